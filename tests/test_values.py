@@ -50,7 +50,7 @@ HELD = {
     "shipped": lambda: load("zoo:full/4/uniform(0,5)").P,
     "weights": lambda: Categorical([1, 3]).weights,
     "draw of noise": lambda: Uniform(0, 1).draw(5),
-    "sigmas": lambda: PROBLEM.sigmas(5),
+    "sigmas": lambda: PROBLEM.choices(5).sigma,
     "gram": lambda: DRAW.moments.gram,
     "S": lambda: DRAW.moments.S,
     "slice": lambda: DRAW.moments[2:5].gram,

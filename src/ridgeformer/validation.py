@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -18,32 +19,23 @@ Float = NDArray[np.floating[Any]]
 Text = TypeVar("Text", bound=str)
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-SYNONYMS = {  # what other packages call the arguments of this one
-    "d": ("dim",),
-    "dimension": ("dim",),
-    "n_features": ("dim",),
-    "n": ("context",),
-    "length": ("context",),
-    "n_examples": ("context",),
-    "sigma": ("noise",),
-    "covariance": ("features",),
-    "prior": ("tasks",),
-    "lr": ("rate",),
-    "learning_rate": ("rate",),
-    "step_size": ("rate",),
-    "epochs": ("steps",),
-    "depth": ("layers",),
-    "n_layers": ("layers",),
-    "num_layers": ("layers",),
-    "n_heads": ("heads",),
-    "num_heads": ("heads",),
-    "batch_size": ("batch",),
-    "random_state": ("seed",),
-    "n_samples": ("sequences",),
-    "samples": ("sequences",),
-    "folder": ("out",),
-    "model": ("family",),
+NAMES = {  # of arguments, with what other packages call them
+    "dim": "d dimension n_features",
+    "context": "n length n_examples",
+    "noise": "sigma",
+    "features": "covariance",
+    "tasks": "prior",
+    "rate": "lr learning_rate step_size",
+    "steps": "epochs",
+    "layers": "depth n_layers num_layers",
+    "heads": "n_heads num_heads",
+    "batch": "batch_size",
+    "seed": "random_state",
+    "sequences": "n_samples samples",
+    "out": "folder",
+    "family": "model",
 }
+SYNONYMS = {word: name for name, words in NAMES.items() for word in words.split()}
 Array = NDArray[np.float64]
 
 
@@ -72,7 +64,7 @@ def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[G
         @functools.wraps(function)
         def checked(*args: Given.args, **given: Given.kwargs) -> Result:
             for wrong in given.keys() - known:
-                meant = [word for word in (wrong, *SYNONYMS.get(wrong, ())) if word in known or word in elsewhere]
+                meant = [word for word in (wrong, SYNONYMS.get(wrong)) if word in known or word in elsewhere]
                 meant = meant or difflib.get_close_matches(wrong, known, 1)
                 written = [elsewhere.get(word, word) for word in meant] or ["only these"]
                 listed = ", ".join(word for word in known if word != "self")
@@ -84,13 +76,14 @@ def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[G
     return decorate
 
 
-def number(name: str, value: object, least: float = 0.0) -> float:
-    """Return a value as a float, if it is a number of at least `least` and not NaN.
+def number(name: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
+    """Return a value as a float, if it is a number within bounds and not NaN.
 
     Args:
         name: What it is, for the error message.
         value: What was given.
         least: The smallest value that is allowed.
+        most: The largest value that is allowed.
 
     Returns:
         The value as a float.
@@ -98,7 +91,7 @@ def number(name: str, value: object, least: float = 0.0) -> float:
     Raises:
         InputError: It is not such a number.
     """
-    if type(value) is float and value >= least:  # the common case, ten times faster
+    if type(value) is float and least <= value <= most:  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
         refuse(f"{name} must be a number", shown(value), f"Pass a number of at least {least:g}.")
@@ -108,6 +101,8 @@ def number(name: str, value: object, least: float = 0.0) -> float:
         refuse(f"{name} must be a number that a float can hold", shown(value), "Pass a smaller number.")
     if not result >= least:
         refuse(f"{name} must be at least {least:g}", result, f"Pass a number of at least {least:g}.")
+    if result > most:
+        refuse(f"{name} must be at most {most:g}", result, f"Pass {most:g} or less.")
     return result
 
 
@@ -324,45 +319,46 @@ def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
     return result
 
 
-def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
-    """Return a covariance matrix [d, d] as float64.
+def check_covariance(
+    name: str, matrix: ArrayLike, *, definite: bool = False, shape: tuple[int | str, ...] = ("d", "d")
+) -> Array:
+    """Return covariance matrices as float64.
 
     Args:
-        name: What it is, for messages.
-        matrix: The matrix.
-        definite: Whether all its eigenvalues must be positive; otherwise they may also be zero.
+        name: What they are, for messages.
+        matrix: The matrices, [..., d, d].
+        definite: Whether all eigenvalues must be positive; otherwise they may also be zero.
+        shape: The shape, as for `array`; one matrix by default.
 
     Returns:
-        The matrix, exactly symmetric.
+        The matrices, exactly symmetric.
 
     Raises:
-        InputError: It is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
+        InputError: One is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
     """
-    values = array(name, matrix, ("d", "d")).astype(np.float64)
-    if values.shape[0] != values.shape[1]:
-        refuse(f"{name} must be square", f"shape {values.shape}", "Pass a matrix [d, d].")
-    scale = float(np.abs(values).max())
-    gaps = np.abs(values - values.T)
-    if float(gaps.max()) > 1e-9 * scale:
-        i, j = (int(k) for k in np.unravel_index(gaps.argmax(), gaps.shape))
-        received = f"{values[i, j]:g} at [{i}, {j}] and {values[j, i]:g} at [{j}, {i}]"
+    given = array(name, matrix, shape)
+    if given.shape[-2] != given.shape[-1]:
+        refuse(f"{name} must be square", f"shape {given.shape}", "Pass a matrix [d, d].")
+    other, scale = np.swapaxes(given, -2, -1), np.abs(given).max((-2, -1), keepdims=True)
+    slack = (1e-5 if given.dtype == np.float32 else 1e-9) * scale
+    excess = np.abs(given - other) - slack
+    if excess.max() > 0:
+        place = np.unravel_index(excess.argmax(), excess.shape)
+        i, j = map(int, place[-2:])
+        received = f"{given[place]:g} at [{i}, {j}] and {other[place]:g} at [{j}, {i}]"
         refuse(f"{name} must be symmetric", received, "Pass (A + A.T) / 2, if A is meant to be symmetric.")
-    values = (values + values.T) / 2
-    least = float(np.linalg.eigvalsh(values)[0])
-    if definite and not least > 1e-12 * scale:
-        refuse(
-            f"{name} must be positive definite",
-            f"a smallest eigenvalue of {least:.3g}",
-            "Add a multiple of the identity.",
-        )
-    if least < -1e-9 * scale:
-        refuse(
-            f"{name} must have no negative eigenvalue", f"{least:.3g}", "Pass A @ A.T for some matrix A, for example."
-        )
+    values = np.asarray((given.astype(np.float64) + other) / 2)
+    least = np.linalg.eigvalsh(values)[..., :1, None]
+    if definite and not (least > 1e-12 * scale).all():
+        received = f"a smallest eigenvalue of {least.min():.3g}"
+        refuse(f"{name} must be positive definite", received, "Add a multiple of the identity.")
+    if (least < -slack).any():
+        remedy = "Pass A @ A.T for some matrix A, for example."
+        refuse(f"{name} must have no negative eigenvalue", f"{least.min():.3g}", remedy)
     return values
 
 
-def check_metric(metric: object, count: int, dim: int) -> Float:
+def check_metric(metric: object, count: int, dim: int) -> Array:
     """Return the metric of a loss, if it is symmetric and has no negative eigenvalue.
 
     Args:
@@ -376,19 +372,8 @@ def check_metric(metric: object, count: int, dim: int) -> Float:
     Raises:
         InputError: It is no covariance, or its shape does not fit.
     """
-    given = array("metric", metric, (dim, dim) if np.ndim(metric) == 2 else (count, dim, dim))  # type: ignore[arg-type]
-    size = np.abs(given).max(axis=(-2, -1), keepdims=True)
-    slack = (1e-5 if given.dtype == np.float32 else 1e-9) * size
-    if (np.abs(given - np.swapaxes(given, -2, -1)) > slack).any():
-        refuse("the metric of a loss must be symmetric", "one that is not", "Pass the covariance of the queries.")
-    least = np.linalg.eigvalsh(given).min(axis=-1)
-    if (least < -slack[..., 0, 0]).any():
-        refuse(
-            "the metric of a loss must have no negative eigenvalue",
-            f"{float(least.min()):.3g}",
-            "Pass the covariance of the queries.",
-        )
-    return given
+    given = real("metric", metric)  # type: ignore[arg-type]
+    return check_covariance("metric", given, shape=(dim, dim) if given.ndim == 2 else (count, dim, dim))
 
 
 def fitting(name: str, value: Array, dim: int) -> Array:

@@ -48,8 +48,8 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
     model = tame_model(kind, dim, layers, heads, context, seed).astype(dtype)
     kernel = model.kernel
     problem = Problem(dim, context, "uniform(0.5,1)")
-    sigma = problem.sigmas(count, seed=seed, engine=native)
-    np.testing.assert_array_equal(sigma, problem.sigmas(count, seed=seed, engine=TWIN))
+    sigma = problem.choices(count, seed=seed, engine=native).sigma
+    np.testing.assert_array_equal(sigma, problem.choices(count, seed=seed, engine=TWIN).sigma)
     ours = native.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
     twins = TWIN.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
     assert ours.metric is twins.metric is None

@@ -15,7 +15,7 @@ MOST = 200e6  # bytes
 HIGHEST = """
 import sys
 from ridgeformer import InputError, load, load_run
-from ridgeformer.problems.features import parse_features
+from ridgeformer.problems.features import Features
 try:
     {call}
     end = "read"
@@ -61,8 +61,8 @@ def test_small_files_and_texts_cannot_ask_for_much_memory(tmp_path):
         large.mkdir()
         (large / "record.json").write_text(f'{{"a": [{inside}0]}}')
         cases[f"load_run({str(large)!r})"] = "refused"
-    cases['parse_features("spectrum([" + "1," * 2_500_000 + "1])")'] = "refused"
-    cases['parse_features("f(" * 1_000_000)'] = "refused"
+    cases['Features.of("spectrum([" + "1," * 2_500_000 + "1])")'] = "refused"
+    cases['Features.of("f(" * 1_000_000)'] = "refused"
     for call, end in cases.items():
         found, most = peak(call)
         assert (found, most < MOST) == (end, True), (call, most)

@@ -11,7 +11,8 @@ from scipy.special import exp1
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare
 from ridgeformer.engine import Key
 from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, gibbs, sparse
-from ridgeformer.problems.tasks import as_tasks
+from ridgeformer.problems import problem_from_dict
+from ridgeformer.problems.tasks import Tasks
 
 
 def uniform_density(r):
@@ -132,14 +133,14 @@ def test_errors_of_the_gram_bound_are_those_of_its_own_posterior(monkeypatch):
 
 def test_chains_start_with_subsets_of_the_prior():
     """A binomial number of weights: its mean over 4,000 chains is within four standard errors of p d."""
-    tasks = gibbs.conditional(as_tasks("sparse(p=0.3)"), 10)
+    tasks = gibbs.conditional(Tasks.of("sparse(p=0.3)"), 10)
     sizes = tasks.start(4000, 10, np.random.default_rng(0)).sum(1)
     assert sizes.mean() == pytest.approx(3, abs=4 * np.sqrt(10 * 0.3 * 0.7 / 4000))
 
 
 def test_the_nearest_task_of_a_pool_wins_however_far_away_all_are():
     """At 1,000 standard deviations every density is 0 in floating point; their logarithms still differ."""
-    tasks = as_tasks("pool(6)")
+    tasks = Tasks.of("pool(6)")
     x, pool = np.random.default_rng(0).normal(size=(1, 8, 3)), tasks.pool(3)
     y = x @ (pool[4] + 0.1 * (pool[4] - pool.mean(0)))
     nearest = np.square(x[0] @ (pool.T) - y.T).sum(0).argmin()
@@ -228,7 +229,7 @@ def test_models_take_steps_on_such_problems_and_prefixes_can_be_compared():
 def test_texts_are_read_back(text):
     problem = Problem(3, 6, text)
     assert str(problem.noise).startswith(text[:6])
-    assert Problem.parse(str(problem)) == problem == Problem.from_dict(problem.as_dict())
+    assert Problem.parse(str(problem)) == problem == problem_from_dict(problem.as_dict())
     drawn = problem.noise.draw(200_000)
     assert np.mean(drawn**2) == pytest.approx(problem.noise.second_moment, rel=0.25)
     nodes, chances = problem.noise.quadrature()

@@ -9,7 +9,7 @@ from scipy import stats
 from ridgeformer import Problem, compare
 from ridgeformer.evaluation import floor
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
-from ridgeformer.problems.tasks import parse_tasks
+from ridgeformer.problems.tasks import Tasks
 
 LAWS = {
     "sparse(2)": lambda size: size == 2,
@@ -94,7 +94,7 @@ def test_with_all_weights_sparse_tasks_are_gaussian():
 
 @pytest.mark.parametrize("text", LAWS)
 def test_moments_of_tasks_are_those_of_drawn_ones(text):
-    tasks, L = parse_tasks(text), np.diag([1.0, 2.0, 0.5, 1.0]) + 0.2
+    tasks, L = Tasks.of(text), np.diag([1.0, 2.0, 0.5, 1.0]) + 0.2
     w = tasks.drawn(np.random.default_rng(0).random((400_000, tasks.numbers(4))))
     q = np.einsum("bi,ij,bj->b", w, L, w)
     mean, second, cubic, one, two = tasks.moments(4, L)

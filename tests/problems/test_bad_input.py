@@ -50,7 +50,7 @@ def refused(make, words):
         (features([1, -2, 1]), "a spectrum must be positive; got -2 in it"),
         (features("rotated(factors(2))"), "what is rotated must be a spectrum; got factors(2)"),
         (features("factors(4)"), "there can be at most d = 3 factors; got 4. Pass 3 or less."),
-        (features("factors(1,unique=0)"), "the unique variance must lie between 0.001 and 1e6; got 0.0"),
+        (features("factors(1,unique=0)"), "the unique variance must be at least 0.001; got 0.0"),
         (features("powerlaw(11)"), "the exponent of a power law must be at most 10; got 11.0"),
         (features("scales(0)"), "the spread of scales must lie in (0, 3]; got 0.0"),
         (features("scales(0.5,scales(0.5))"), "features are scaled once, before they are standardised; got"),

@@ -12,6 +12,7 @@ from ridgeformer.engine import Layout
 from ridgeformer.problems import (
     Covariance,
     Factors,
+    Features,
     Gaussian,
     Isotropic,
     Lengths,
@@ -24,10 +25,9 @@ from ridgeformer.problems import (
     Sparse,
     Spectrum,
     Standardised,
+    Tasks,
     problem_from_dict,
 )
-from ridgeformer.problems.features import parse_features
-from ridgeformer.problems.tasks import parse_tasks
 from ridgeformer.training.spec import make_spec, parse_spec
 
 D = 3
@@ -93,14 +93,14 @@ def assert_same(one, other):
 
 @given(features)
 def test_features_are_read_back(law):
-    again = parse_features(str(law))
+    again = Features.of(str(law))
     assert_same(again, law)
     np.testing.assert_array_equal(again.mean_covariance(D), law.mean_covariance(D))
 
 
 @given(tasks)
 def test_tasks_are_read_back(law):
-    again = parse_tasks(str(law))
+    again = Tasks.of(str(law))
     assert_same(again, law)
     np.testing.assert_array_equal(again.second_moment(D), law.second_moment(D))
     if law.pool(D) is not None:
@@ -120,7 +120,7 @@ def test_problems_are_read_back(problem):
     assert_same(Problem.parse(str(problem)), problem)
     stored = json.loads(json.dumps(problem.as_dict()))
     assert_same(problem_from_dict(stored), problem)
-    assert_same(Problem.from_dict(stored), problem)
+    assert_same(problem_from_dict(stored), problem)
     assert_same(problem.replace(), problem)
     drawn, again = (one.moments(3, seed=1).moments.gram for one in (problem, Problem.parse(str(problem))))
     np.testing.assert_array_equal(drawn, again)

@@ -102,6 +102,32 @@ def pieces(vector: NDArray[Any], shapes: Iterable[tuple[int, ...]]) -> Iterator[
         start = end
 
 
+def weighed(error: Any, metric: Any) -> Any:
+    """Return metric error, in any array library.
+
+    Args:
+        error: Vectors, [..., c].
+        metric: Matrices [c, c] or [..., c, c]; None for the identity.
+
+    Returns:
+        Vectors, [..., c].
+    """
+    return error if metric is None else (metric @ error[..., None])[..., 0]
+
+
+def half_square(error: Any, metric: Any) -> Any:
+    """Return 1/2 error' metric error, in any array library.
+
+    Args:
+        error: Vectors, [..., c].
+        metric: Matrices [c, c] or [..., c, c]; None for the identity.
+
+    Returns:
+        Numbers, [...].
+    """
+    return 0.5 * (error * weighed(error, metric)).sum(-1)
+
+
 MOST_LAYERS, MOST_HEADS = 1 << 16, 1 << 12
 REMEDY = "Pass what family.kernel() gives."
 
@@ -141,6 +167,10 @@ class Omegas(NamedTuple):
         product = (slope * gram).sum(0)
         blocks = [[product[:-1, :-1].sum(), product[:-1, -1].sum()], [product[-1, :-1].sum(), product[-1, -1]]]
         return Omegas(np.array(blocks)), self.attention(slope)
+
+    def as_omegas(self) -> Omegas | None:
+        """Return the omegas of the same model, in NumPy; None where there are none."""
+        return self
 
     def stretched(self, by: Any) -> Omegas:
         """Return the kernel whose attention is `by` times as strong in every layer.
@@ -193,6 +223,17 @@ class Matrices(NamedTuple):
             dQ[head] = ((P @ gram).transpose(0, 2, 1) @ slope).sum(0)
             direct += P.T @ slope @ Q.T
         return Matrices(dP, dQ), direct
+
+    def as_omegas(self) -> Omegas | None:
+        """See `Omegas.as_omegas`: matrices may all have the form of Diag; heads whose P or Q is 0 do not matter."""
+        ends, size = [0, -1], self.P.shape[-1] - 1
+        works = np.abs(self.P).max((2, 3)) * np.abs(self.Q).max((2, 3)) > 0
+        pairs = [np.where(works[..., None], matrices[..., ends, ends], 0) for matrices in self]
+        for matrices, pair in zip(self, pairs, strict=True):
+            diagonal = np.repeat(pair, [size, 1], axis=-1)[..., None] * np.eye(size + 1)
+            if not np.array_equal(np.where(works[..., None, None], matrices, 0), diagonal):
+                return None
+        return Omegas(np.einsum("lhi,lhj->lij", *pairs))
 
     def stretched(self, by: Any) -> Matrices:
         """See `Omegas.stretched`."""
@@ -281,6 +322,10 @@ class Mixings(NamedTuple):
     def attention(self, gram: Any, xp: Any = np) -> Any:
         """See `Omegas.attention`."""
         return self.dense((gram.shape[-1] - self.scalars) // self.vectors, xp).attention(gram, xp)
+
+    def as_omegas(self) -> Omegas | None:
+        """See `Omegas.as_omegas`: none."""
+        return None
 
     def stretched(self, by: Any) -> Mixings:
         """See `Omegas.stretched`."""

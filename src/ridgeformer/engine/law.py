@@ -261,35 +261,69 @@ class Layout:
                 grams[:, d, d] = c**2 * n
         return grams / n.astype(grams.dtype)[:, None, None] if self.attention == "mean" else grams
 
-    def target(self, target: Float) -> Float:
+    def tokens(self, x: Any, y: Any, coordinate: Any, xp: Any = np) -> Any:
+        """Return tokens (x, further coordinates, y), in any array library.
+
+        Args:
+            x: Features, [..., n, d].
+            y: Labels, [..., n], of the same dtype.
+            coordinate: The further coordinate, one number, or an array that fits [..., n, 1].
+            xp: The module that computes: `numpy`, `torch` or `jax.numpy`.
+
+        Returns:
+            The tokens, [..., n, D].
+        """
+        zero = xp.zeros_like(x[..., :1])
+        further = [] if self.coordinate == "none" else [zero + coordinate]
+        scratch = xp.broadcast_to(zero, (*zero.shape[:-1], self.scratch))
+        return xp.concatenate([x, *further, scratch, y[..., None]], -1)
+
+    def context_tokens(self, x: Any, y: Any, xp: Any = np) -> Any:
+        """Return the tokens of contexts: the examples, and one more token where the layout has it.
+
+        Args:
+            x: Features, [..., n, d].
+            y: Labels, [..., n], of the same dtype.
+            xp: The module that computes.
+
+        Returns:
+            The tokens, [..., n + opening, D].
+        """
+        tokens = self.tokens(x, y, float(self.value(x.shape[-2])), xp)
+        if not self.opening:
+            return tokens
+        none = xp.zeros_like(x[..., :1, :])
+        used = (x != 0).any(-2).sum(-1) + none[..., 0, 0]  # how many features are not 0 throughout
+        return xp.concatenate([tokens, self.tokens(none, none[..., 0], xp.sqrt(2 * used)[..., None, None], xp)], -2)
+
+    def target(self, target: Any, xp: Any = np) -> Any:
         """Return targets with a zero for each further coordinate that enters the prediction.
 
         Args:
             target: Targets, [B, d].
+            xp: The module that computes.
 
         Returns:
             Targets, [B, d + counted].
         """
-        return (
-            np.concatenate([target, np.zeros((len(target), self.counted), target.dtype)], 1) if self.counted else target
-        )
+        return xp.concatenate([target, xp.zeros_like(target[:, :1])], 1) if self.counted else target
 
-    def metric(self, metric: Float | None) -> Float | None:
+    def metric(self, metric: Any, xp: Any = np) -> Any:
         """Return a metric with a one for each further coordinate that enters the prediction.
 
         Args:
             metric: A metric, [d, d] or [B, d, d], or None for the identity.
+            xp: The module that computes.
 
         Returns:
             The metric of d + counted coordinates, or None.
         """
         if metric is None or not self.counted:
             return metric
-        d = metric.shape[-1]
-        extended = np.zeros((*metric.shape[:-2], d + 1, d + 1), metric.dtype)
-        extended[..., :d, :d] = metric
-        extended[..., d, d] = 1.0
-        return extended
+        row = xp.zeros_like(metric[..., :1, :])
+        corner = xp.ones_like(row[..., :1])
+        below = xp.concatenate([row, corner], -1)
+        return xp.concatenate([xp.concatenate([metric, row.swapaxes(-1, -2)], -1), below], -2)
 
 
 PAPER_LAYOUT = Layout()  # tokens (x, y), and attention by sum, as in the seed paper

@@ -22,7 +22,7 @@ from ridgeformer.engine.interface import (
     SampleArguments,
     StepArguments,
 )
-from ridgeformer.engine.kernels import Kernel, Mixings, layer_of
+from ridgeformer.engine.kernels import Kernel, Mixings, half_square, layer_of, weighed
 
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
@@ -70,7 +70,7 @@ class NumpyEngine(Engine):
                 M = None if metric is None else metric[part].astype(np.float64)
                 whole = np.asarray(np.isfinite(gram).all((1, 2)))  # one layer does not read all of G
                 w = np.where(whole[:, None], -_forward(kernel, gram).rows[0][:, :length], np.nan)
-                loss = _half_square(w - target, M)
+                loss = half_square(w - target, M)
                 weights[part], losses[part] = w, np.where(np.isfinite(loss), loss, np.inf)
                 finite = np.isfinite(losses[part])
                 limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
@@ -93,16 +93,6 @@ class NumpyEngine(Engine):
             return result
         other = self._evaluate(asked._replace(target=task, ceiling=np.inf, gradient=False))
         return replace(result, unadjusted=other.losses)
-
-
-def _half_square(error: Array, metric: Array | None) -> Array:
-    """1/2 e'M e of every sequence, [B]."""
-    return np.asarray(0.5 * (error * _weighed(error, metric)).sum(1))
-
-
-def _weighed(error: Array, metric: Array | None) -> Array:
-    """M e of every sequence, [B, c]; without a metric e itself."""
-    return error if metric is None else (metric @ error[..., None])[..., 0]
 
 
 def _part(metric: Array | None, index: Any) -> Array | None:
@@ -157,8 +147,8 @@ def _backward(kernel: Kernel, trace: _Trace, target: Array, metric: Array | None
     q = np.zeros_like(trace.rows[0])
     length = target.shape[1]
     error = trace.rows[0][:, :length] + target
-    loss = _half_square(error, metric)[:, None]
-    q[:, :length] = _weighed(error, metric) * np.where(loss > ceiling, ceiling / loss, 1.0)
+    loss = half_square(error, metric)[:, None]
+    q[:, :length] = weighed(error, metric) * np.where(loss > ceiling, ceiling / loss, 1.0)
     carried = [q]
     for T in trace.maps:
         carried.append(np.einsum("bij,bj->bi", T, carried[-1]))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine.interface import Engine, EvaluateArguments, Evaluation, Key, Sample, SampleArguments
-from ridgeformer.engine.kernels import Kernel
+from ridgeformer.engine.kernels import Kernel, half_square
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
@@ -89,20 +89,6 @@ def map_of(kernel: Kernel, gram: Any) -> Any:
     start = gram, one
     (_, C), _ = jax.lax.scan(layer, start, type(kernel)(*(jnp.asarray(value, gram.dtype) for value in kernel)))
     return -C[..., -1, :-1]
-
-
-def half_square(error: Any, metric: Any) -> Any:
-    """Return 1/2 error' metric error.
-
-    Args:
-        error: Vectors, [..., c].
-        metric: Matrices [c, c] or [..., c, c]; None for the identity.
-
-    Returns:
-        Numbers, [...].
-    """
-    weighed = error if metric is None else (metric @ error[..., None])[..., 0]
-    return 0.5 * (error * weighed).sum(-1)
 
 
 @jax.jit

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Mixings, Omegas
-from ridgeformer.models.families import Diag, Full, GDpp
-from ridgeformer.models.family import Family
+from ridgeformer.engine import Mixings
 from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
@@ -22,39 +20,23 @@ NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, r
 
 
 def omegas(model: LinearTransformer) -> Float | None:
-    """Return omega of every layer and head.
+    """Return omega of every layer, summed over the heads.
 
-    A layer's heads add up. A model stored as `omega` has one of them. A Full model whose matrices are all of Diag's
-    form has them too: training grows such models from Diag ones, and keeps them where it finds nothing better.
+    A Full model whose matrices are all of Diag's form has them too: training grows such models from Diag ones, and
+    keeps them where it finds nothing better.
 
     Args:
         model: The model.
 
     Returns:
-        The omegas in float64, [L, H, 2, 2]; None where P and Q are dense.
+        The omegas in float64, [L, 2, 2]; None where P and Q are dense.
+
+    Raises:
+        InputError: A number of the model is too large.
     """
-    family: Family | None = model.family.astype(np.float64)
-    if isinstance(family, Full):
-        family = _as_diag(family)
-    if family is None:
-        return None
-    kernel = family.kernel(model.dim)
-    if not isinstance(kernel, Omegas):
-        return None
-    if isinstance(family, GDpp):
-        family = family.to_diag()
-    if isinstance(family, Diag) and "p" in family.arrays:
-        p, q = family.arrays["p"], family.arrays["q"]
-        with np.errstate(over="ignore"):
-            return array("omega", p[..., :, None] * q[..., None, :], (*p.shape, 2))
-    return np.asarray(kernel.omega)[:, None]
-
-
-def _as_diag(full: Full) -> Diag | None:
-    (P, Q), ends = full.dense(full.width), [0, -1]
-    diag = Diag(P[..., ends, ends], Q[..., ends, ends])
-    same = all(np.array_equal(one, other) for one, other in zip(diag.dense(full.width), (P, Q), strict=True))
-    return diag if same else None
+    with np.errstate(over="ignore"):
+        kernel = model.astype(np.float64).kernel.as_omegas()
+    return None if kernel is None else array("omega", kernel.omega, ("L", 2, 2))
 
 
 def exact(value: float) -> str:
@@ -79,7 +61,7 @@ def title(model: LinearTransformer) -> str:
         One line of text.
     """
     name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
-    same = " (with the matrices of a Diag)" if isinstance(model.family, Full) and omegas(model) is not None else ""
+    same = " (with the matrices of a Diag)" if name == "Full" and omegas(model) is not None else ""
     valid = "every d" if model.layout.opening else f"d = {model.dim}"
     return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for {valid}"
 
@@ -216,7 +198,7 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, unit
     comments = [f"{title(model)}; {precision}. Needs amsmath.", *harmless_lines(about)]
     comments.append("Tokens i = 1, ..., n are the context; token n+1 is the query (x, 0).")
     if omega is not None:
-        equations = _diagonal(omega.sum(1), digits)
+        equations = _diagonal(omega, digits)
     else:
         equations = _channels(model, digits) if isinstance(model.kernel, Mixings) else _dense(model, digits)
     if units is not None:

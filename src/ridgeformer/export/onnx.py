@@ -103,7 +103,7 @@ def _layers(graph: _Graph, model: LinearTransformer) -> None:
         if omega is None:
             change = _dense(graph, layer, P[layer - 1], Q[layer - 1], gram)
         else:
-            change = _diagonal(graph, layer, omega[layer - 1].sum(0), model.width, gram)
+            change = _diagonal(graph, layer, omega[layer - 1], model.width, gram)
         T = graph.node("Add", f"T {layer}", change, eye)  # a token e becomes T e
         maps.append(T)
         if layer < model.layers:

@@ -164,26 +164,14 @@ def _arrays(arrays: dict[str, Float]) -> str:
 
 
 def _diagonal(omega: Float, check: str) -> str:
-    layers, heads = omega.shape[:2]
-    numbers = omega.reshape(layers, heads, 4)
-    used = [i for i in range(4) if numbers[..., i].any()] or [2]
-    rows = [[f"({_tuple(head[used])})" for head in layer] for layer in numbers]
-    if heads == 1:
-        table = "\n".join(f"    {row[0]},  # layer {layer}" for layer, row in enumerate(rows, 1))
-    else:
-        table = "\n".join(
-            "\n".join([f"    [  # layer {layer}", *(f"        {row}," for row in of_heads), "    ],"])
-            for layer, of_heads in enumerate(rows, 1)
-        )
+    numbers = omega.reshape(len(omega), 4)
+    used = [i for i in range(4) if numbers[:, i].any()] or [2]
+    table = "\n".join(f"    ({_tuple(row[used])}),  # layer {layer}" for layer, row in enumerate(numbers, 1))
     names = [NAMES[i] for i in used]
     left = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
-    what = f"{', '.join(names)} of every layer" + ("" if heads == 1 else " and head")
-    lines = [f"    for {left} in LAYERS:"]
-    if heads > 1:
-        lines = ["    for heads in LAYERS:", f"        {left} = np.sum(heads, axis=0)  # heads add up"]
-    lines += ["        T = np.zeros_like(G) + np.eye(D)  # this layer: e -> T e"]
+    lines = [f"    for {left} in LAYERS:", "        T = np.zeros_like(G) + np.eye(D)  # this layer: e -> T e"]
     lines += [f"        {UPDATES[name]}" for name in names]
-    return f"# {what}\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
+    return f"# {', '.join(names)} of every layer\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
 
 
 def _functions(loop: str, check: str, room: str = "0", mean: str = "", units: bool = False) -> str:

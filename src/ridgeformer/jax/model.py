@@ -12,7 +12,8 @@ import numpy as np
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Kernel, Layout
-from ridgeformer.engine.xla import half_square, map_of
+from ridgeformer.engine.kernels import half_square
+from ridgeformer.engine.xla import map_of
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
@@ -151,10 +152,7 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
     for name, given, wanted in (("x", x, ("n", d)), ("y", y, x.shape[-2:-1]), ("queries", queries, ("m", d))):
         _check_shape(name, given.shape, wanted)
     n = x.shape[-2]
-    coordinates = jnp.zeros((*y.shape, layout.extra), x.dtype)
-    if layout.coordinate != "none":
-        coordinates = coordinates.at[..., 0].set(float(layout.value(n)))
-    tokens = jnp.concatenate([x, coordinates, y[..., None]], -1)
+    tokens = layout.tokens(x, y, float(layout.value(n)), jnp)
     gram = tokens.mT @ tokens
     if layout.opening:
         gram = gram.at[..., d, d].add(2.0 * (x != 0).any(-2).sum(-1))
@@ -346,10 +344,7 @@ def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, 
     if weight is not None and weight.shape not in ((form.dim, form.dim), (len(gram), form.dim, form.dim)):
         shapes = f"({form.dim}, {form.dim}) or ({len(gram)}, {form.dim}, {form.dim})"
         refuse(f"metric must have shape {shapes}", f"shape {weight.shape}", "Pass one for all contexts or for each.")
-    if form.layout.counted:
-        goal = jnp.pad(goal, ((0, 0), (0, 1)))
-        if weight is not None:
-            weight = jnp.pad(weight, [(0, 0)] * (weight.ndim - 2) + [(0, 1), (0, 1)]).at[..., -1, -1].set(1.0)
+    goal, weight = form.layout.target(goal, jnp), form.layout.metric(weight, jnp)
     kernel = kernel_of(parameters)
     kernel = type(kernel)(*(value.astype(gram.dtype) for value in kernel))
     return _loss(kernel, gram, goal.astype(gram.dtype), None if weight is None else weight.astype(gram.dtype))

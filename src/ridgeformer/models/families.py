@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel, Matrices, Omegas
+from ridgeformer.engine.kernels import MOST_LAYERS
+from ridgeformer.engine.law import MOST_DIM
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, Gradient
-from ridgeformer.validation import array, real
+from ridgeformer.validation import array, integer, real
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
+OMEGAS = {"omega_xx": (0, 0), "omega_xy": (0, 1), "omega_yx": (1, 0), "omega_yy": (1, 1)}  # to and from
 
 
 class ArrayFamily(Family):
@@ -24,10 +27,13 @@ class ArrayFamily(Family):
     Attributes:
         strong: The arrays in which attention is linear: `stretched` multiplies them.
         silent: The arrays that are 0 in a layer that changes nothing; the others are identities there.
+        own: How many coordinates of tokens the first array has beside those that `width` counts: 1 where it has a row
+            for y. None where arrays fit any width.
     """
 
     strong: ClassVar[tuple[str, ...]] = ()
     silent: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[int | None] = None
     _arrays: dict[str, Float]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -46,10 +52,19 @@ class ArrayFamily(Family):
             The shapes by name, in the order in which random numbers are drawn.
         """
 
-    def _keep(self, **given: Float) -> None:
-        """Keep arrays, in the widest of their precisions."""
-        dtype = np.result_type(*given.values())
-        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
+    def _keep(self, **given: ArrayLike) -> None:
+        """Keep arrays of the shapes that `shapes` says, in the widest of their precisions; the first one decides L."""
+        (name, first), *_ = given.items()
+        width = MOST_DIM
+        if self.own is not None:
+            extent = array(name, first, ("L", "H", "D", "D")).shape[3]
+            width = integer(f"the last axis of {name}", extent, self.own + 1) - self.own
+        shapes = self.shapes(width)
+        layers, heads, *_ = array(name, first, ("L", "H", *shapes[name])).shape
+        integer(f"the number of layers of {name}", layers, 1, MOST_LAYERS)
+        arrays = {name: array(name, value, (layers, heads, *shapes[name])) for name, value in given.items()}
+        dtype = np.result_type(*arrays.values())
+        self._arrays = {name: value.astype(dtype, copy=False) for name, value in arrays.items()}
 
     @property
     def arrays(self) -> dict[str, Float]:
@@ -63,6 +78,11 @@ class ArrayFamily(Family):
         new = object.__new__(type(self))
         vars(new).update(vars(self), _arrays=arrays)
         return new
+
+    @property
+    def width(self) -> int | None:
+        """See `Family.width`."""
+        return None if self.own is None else int(next(iter(self._arrays.values())).shape[3]) - self.own
 
     @property
     def heads(self) -> int:
@@ -108,29 +128,6 @@ def natural(sizes: ArrayLike) -> dict[str, NDArray[np.float64]]:
     return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
 
 
-def square(name: str, value: ArrayLike, extents: tuple[str, ...], wanted: str, least: int = 1) -> Float:
-    """Return matrices of every layer and head, if they are square.
-
-    Args:
-        name: What they are called.
-        value: The matrices, [L, H, D, D].
-        extents: The names of the axes.
-        wanted: The shape, for the error message.
-        least: The smallest D.
-
-    Returns:
-        The matrices.
-
-    Raises:
-        InputError: They have another shape, or a number is not finite.
-    """
-    matrices = array(name, value, extents)
-    _check_layers(name, matrices)
-    if matrices.shape[2] != matrices.shape[3] or matrices.shape[2] < least:
-        refuse(f"{name} must have shape {wanted}", f"shape {matrices.shape}", "Make its last two axes equal.")
-    return matrices
-
-
 class Full(ArrayFamily):
     """Unrestricted P and Q.
 
@@ -145,24 +142,16 @@ class Full(ArrayFamily):
     built_in = True
     name = "full"
     further_scalars = None
+    own = 1
     strong = ("P",)
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
-        first = square("P", P, ("L", "H", "D", "D"), "(L, H, d+1, d+1)", 2)
-        given = real("Q", Q).shape
-        if given != first.shape:
-            refuse("P and Q must have the same shape", f"P {first.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
-        self._keep(P=first, Q=array("Q", Q, first.shape))
+        self._keep(P=P, Q=Q)
 
     @classmethod
     def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
         """See `ArrayFamily.shapes`."""
         return dict.fromkeys(("P", "Q"), (width + 1, width + 1))
-
-    @property
-    def width(self) -> int:
-        """How many coordinates beside y these matrices are for."""
-        return int(self._arrays["P"].shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -179,7 +168,8 @@ class Full(ArrayFamily):
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.natural_sizes`."""
-        return natural([feature] * dim + [1.0] * (self.width - dim) + [label])
+        further = self._arrays["P"].shape[3] - dim - 1
+        return natural([feature] * dim + [1.0] * further + [label])
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
@@ -207,7 +197,15 @@ class Diagonal(ArrayFamily):
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
     ) -> None:
-        self._keep(**_p_and_q_or_omega(p, q, omega, self._from))
+        if omega is not None and (p is not None or q is not None):
+            refuse("give p and q or omega, not both", "both", "Leave out omega, or p and q.")
+        if omega is not None:
+            self._arrays = {"omega": array("omega", omega, ("L", 2, *self._from))}
+            integer("the number of layers of omega", self.layers, 1, MOST_LAYERS)
+        elif p is None or q is None:
+            refuse("give both p and q, or omega", "neither or one", "Pass both p and q, or omega alone.")
+        else:
+            self._keep(p=p, q=q)
 
     @property
     def heads(self) -> int:
@@ -219,9 +217,52 @@ class Diagonal(ArrayFamily):
         """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]; the second column of GD++ is zero."""
         return read_only(self.kernel_of(self._arrays, np).omega)
 
+    @property
+    def editable(self) -> tuple[str, ...]:
+        """See `Family.editable`: the omegas too."""
+        return (*self._arrays, "omega", *OMEGAS)
+
+    @classmethod
+    def of_omega(cls, omega: Float) -> Self:
+        """Return the parameters that have these omegas.
+
+        Args:
+            omega: The omegas, [L, 2, 2]; the second column of those of GD++ is zero.
+
+        Returns:
+            The parameters.
+        """
+        return cls(omega=omega if cls._from else omega[:, :, 0])
+
+    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
+        """See `Family.edit`. Also `omega` or some of its entries, which may need another head, or Diag."""
+        if not parameters or not parameters.keys() <= {"omega", *OMEGAS}:
+            return super().edit(layer, **parameters)
+        given = {name: real(name, value) for name, value in parameters.items()}
+        wide = [value.dtype for value in given.values() if value.ndim]  # numbers take the precision of the model
+        omega = np.array(self.omega[layer], np.result_type(self.dtype, *wide), subok=False)
+        if "omega" in given:
+            value = given.pop("omega")
+            here = omega if self._from or value.ndim == 2 else omega[:, 0]
+            here[...] = value if value.ndim == 0 and np.isfinite(value) else array("omega", value, here.shape)
+        for name, value in given.items():
+            omega[OMEGAS[name]] = array(name, value, ())
+        return self._with_omega(layer, omega)
+
+    def _with_omega(self, layer: int, omega: Float) -> Family:
+        """The family with these omegas in one layer, and the same heads if they can hold them."""
+        if not self._from and omega[:, 1].any():
+            return self.to_diag()._with_omega(layer, omega)
+        if "omega" in self._arrays:
+            return super().edit(layer, omega=omega if self._from else omega[:, 0])
+        if self.heads == 1 and not _rank_one(omega):
+            return Diag(omega=self.omega)._with_omega(layer, omega)
+        p, q = _split(omega, self.heads)
+        return super().edit(layer, p=p, q=q if self._from else q[:, 0])
+
     @abstractmethod
     def to_diag(self) -> Diag:
-        """The same model as Diag."""
+        """See `Family.to_diag`."""
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.natural_sizes`: omegas have the size of p and q together."""
@@ -278,7 +319,7 @@ class Diag(Diagonal):
         return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
     def to_diag(self) -> Diag:
-        """See `Diagonal.to_diag`."""
+        """See `Family.to_diag`."""
         return self
 
     @classmethod
@@ -310,7 +351,7 @@ class GDpp(Diagonal):
     _from = ()
 
     def to_diag(self) -> Diag:
-        """See `Diagonal.to_diag`."""
+        """See `Family.to_diag`."""
         if "omega" in self._arrays:
             return Diag(omega=self.omega)
         q = self._arrays["q"]
@@ -344,35 +385,24 @@ def with_more_heads(values: Float, heads: int, fill: float) -> Float:
     return np.concatenate([values, extra], axis=1)
 
 
-def _p_and_q_or_omega(
-    p: ArrayLike | None, q: ArrayLike | None, omega: ArrayLike | None, last: tuple[int, ...]
-) -> dict[str, Float]:
-    """The arrays that were given; `last` is the last axis of q and omega, if they have one."""
-    if omega is not None:
-        if p is not None or q is not None:
-            refuse("give p and q or omega, not both", "both", "Leave out omega, or p and q.")
-        omegas = array("omega", omega, ("L", 2, *last))
-        _check_layers("omega", omegas)
-        return {"omega": omegas}
-    if p is None or q is None:
-        refuse("give both p and q, or omega", "neither or one", "Pass both p and q, or omega alone.")
-    p_ = array("p", p, ("L", "H", 2))
-    _check_layers("p", p_)
-    wanted = (*p_.shape[:2], *last)
-    shape = real("q", q).shape
-    if shape != wanted:
-        refuse(
-            f"q must match p {p_.shape} with shape {wanted}", f"shape {shape}", "Give both the same layers and heads."
-        )
-    return {"p": p_, "q": array("q", q, wanted)}
-
-
-def _check_layers(name: str, value: Float) -> None:
-    if value.shape[0] > 1 << 16:
-        refuse(f"{name} must have at most 65536 layers", value.shape[0], "Pass an array with fewer layers.")
-
-
 def _spread(values: Float, dim: int) -> Float:
     """[L, H, 2] as diagonal matrices [L, H, D, D], the first number d times."""
     diagonal = np.repeat(values, [dim, 1], axis=-1)
     return read_only(np.asarray(diagonal)[..., None] * np.eye(dim + 1, dtype=values.dtype))
+
+
+def _rank_one(omega: Float) -> bool:
+    """Whether the determinant is 0 but for rounding."""
+    slack = 8 * np.finfo(omega.dtype).eps
+    return bool(abs(np.linalg.det(omega.astype(np.float64))) <= slack * np.abs(omega).max() ** 2)
+
+
+def _split(omega: Float, heads: int) -> tuple[Float, Float]:
+    """Return p and q of one layer, [H, 2] each, with sum p q' = omega."""
+    p, q = np.zeros((heads, 2), omega.dtype), np.ones((heads, 2), omega.dtype)
+    if not _rank_one(omega):
+        p[:2], q[:2] = np.eye(2), omega
+    elif omega.any():
+        row, column = np.unravel_index(np.abs(omega).argmax(), (2, 2))
+        p[0], q[0] = omega[:, column] / omega[row, column], omega[row]
+    return p, q

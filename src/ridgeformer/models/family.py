@@ -322,6 +322,15 @@ class Family(Value, ABC):
         """
         return {}
 
+    @property
+    def editable(self) -> tuple[str, ...]:
+        """The names that `edit` takes."""
+        return tuple(self.arrays)
+
+    def to_diag(self) -> Any:
+        """Return the same model as Diag; None where it is neither Diag nor GD++."""
+        return None
+
     def unrolled(self) -> Family:
         """Return the same model with parameters of its own for every layer; this one unless layers are repeated."""
         return self

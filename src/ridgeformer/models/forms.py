@@ -307,15 +307,9 @@ class TokenForm(Stack):
         batch, n = x_.shape[:2]
         y_ = array("y", y, (batch, n))
         asked = array("queries", queries, (batch, "m", self.dim))
-        context = self._tokens(x_, y_, self.layout.value(n))
-        if self.layout.opening:
-            used = (x_ != 0).any(1).sum(1)
-            opening = np.zeros_like(context[:, :1])
-            opening[:, 0, self.dim] = np.sqrt(2 * used)
-            context = np.concatenate([context, opening], axis=1)
-        e = np.concatenate(
-            [context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1
-        )
+        context = self.layout.context_tokens(x_, y_.astype(x_.dtype, copy=False))
+        none = np.zeros(asked.shape[:2], asked.dtype)
+        e = np.concatenate([context, self.layout.tokens(asked, none, float(self.layout.counted))], axis=1)
         trace = [e]
         share = 1 / n if self.layout.attention == "mean" else 1.0
         with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
@@ -325,13 +319,6 @@ class TokenForm(Stack):
                 e = e + share * np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
                 trace.append(e)
         return np.stack(trace)
-
-    def _tokens(self, x: Float, y: Float, coordinate: float) -> Float:
-        """Tokens (x, further coordinates, y), [B, n, D]."""
-        further = np.zeros((*y.shape, self.layout.extra), x.dtype)
-        if self.layout.coordinate != "none":
-            further[..., 0] = coordinate
-        return np.concatenate([x, further, y[..., None].astype(x.dtype)], axis=-1)
 
     def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
         """Predict the labels of queries: minus the last coordinate of their tokens, which is the paper's readout.

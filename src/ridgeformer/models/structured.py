@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Mixings
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import ArrayFamily, Diag, natural, square, with_more_heads
+from ridgeformer.models.families import ArrayFamily, Diag, natural, with_more_heads
 from ridgeformer.models.family import Family, Gradient, sized, with_sizes
-from ridgeformer.validation import array, integer, real
+from ridgeformer.validation import integer, real
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
@@ -41,12 +41,11 @@ class LowRankFamily(ArrayFamily):
     built_in = True
     rank: ClassVar[int]
     further_scalars = None
+    own = 1
     strong = ("P",)
 
     def __init__(self, P: ArrayLike, K: ArrayLike, R: ArrayLike) -> None:
-        values = square("P", P, ("L", "H", "D", "D"), "(L, H, d+1, d+1)", 2)
-        shape = (*values.shape[:2], *self.shapes(values.shape[2] - 1)["K"])
-        self._keep(P=values, K=array("K", K, shape), R=array("R", R, shape))
+        self._keep(P=P, K=K, R=R)
 
     @classmethod
     def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
@@ -56,11 +55,6 @@ class LowRankFamily(ArrayFamily):
             rule = f"the rank of keys and queries must be at most {D}, the coordinates of a token"
             refuse(rule, cls.rank, f"Use {D} or less.")
         return {"P": (D, D), "K": (cls.rank, D), "R": (cls.rank, D)}
-
-    @property
-    def width(self) -> int:
-        """How many coordinates beside y the arrays are for."""
-        return int(self._arrays["P"].shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -74,7 +68,7 @@ class LowRankFamily(ArrayFamily):
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.natural_sizes`: keys and queries share what Q has alone in other families."""
-        D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
+        D = np.array([feature] * dim + [1.0] * (self._arrays["P"].shape[3] - dim - 1) + [label])
         return {"P": D[:, None] / D, "K": np.sqrt(scale) / D, "R": np.sqrt(scale) / D}
 
 
@@ -113,34 +107,30 @@ class Preconditioned(ArrayFamily):
 
     built_in = True
     name = "preconditioned"
+    own = 0
     strong = ("A",)
     silent = ("A", "B")
 
     def __init__(self, A: ArrayLike, B: ArrayLike) -> None:
-        first = square("A", A, ("L", "H", "d", "d"), "(L, H, d, d)")
-        self._keep(A=first, B=array("B", B, first.shape))
+        self._keep(A=A, B=B)
 
     @classmethod
     def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
         """See `ArrayFamily.shapes`."""
         return dict.fromkeys(("A", "B"), (width, width))
 
-    @property
-    def width(self) -> int:
-        """How many coordinates beside y the arrays are for: d."""
-        return int(self._arrays["A"].shape[2])
-
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         A, B = self._arrays["A"], self._arrays["B"]
-        P, Q = np.zeros((2, *A.shape[:2], self.width + 1, self.width + 1), A.dtype)
+        D = A.shape[2] + 1
+        P, Q = np.zeros((2, *A.shape[:2], D, D), A.dtype)
         P[..., :-1, :-1], P[..., -1, -1], Q[..., :-1, :-1] = B, 1.0, A
         return read_only(P), read_only(Q)
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
-        shape = (*self._arrays["A"].shape[:2], self.width + 1, self.width + 1)
-        P, Q = self._checked(gradient, shape, shape)
+        layers, heads, d, _ = self._arrays["A"].shape
+        P, Q = self._checked(gradient, *[(layers, heads, d + 1, d + 1)] * 2)
         return {"A": Q[..., :-1, :-1], "B": P[..., :-1, :-1]}
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
@@ -170,9 +160,7 @@ class RegisterFamily(ArrayFamily):
     strong = ("p", "P")
 
     def __init__(self, p: ArrayLike, q: ArrayLike, P: ArrayLike, Q: ArrayLike) -> None:
-        first = array("p", p, ("L", "H"))
-        block = (*first.shape, self.count + 1, self.count + 1)
-        self._keep(p=first, q=array("q", q, first.shape), P=array("P", P, block), Q=array("Q", Q, block))
+        self._keep(p=p, q=q, P=P, Q=Q)
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -205,18 +193,11 @@ class RegisterFamily(ArrayFamily):
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
         """See `Family.embed`: a Diag model, which treats the coordinates set aside as the others."""
         _check_registers(cls.count, dim)
-        P, Q = other.dense(cls.count)
-        scalars = np.zeros((2, other.layers, heads, cls.count + 1, cls.count + 1))
-        scalars[1] = 0.1
-        if other.heads > heads:
-            refuse(f"the embedded model needs {other.heads} heads", heads, f"Pass heads={other.heads}.")
-        scalars[0, :, : other.heads], scalars[1, :, : other.heads] = P, Q
         if "p" not in other.arrays:
             refuse("registers contain Diag models with p and q", other, "Pass Diag(p, q).")
-        first = np.zeros((2, other.layers, heads))
-        first[1] = 0.1
-        first[0, :, : other.heads], first[1, :, : other.heads] = (real(n, other.arrays[n])[..., 0] for n in "pq")
-        return cls(*first, *scalars)
+        diagonals = (real(name, other.arrays[name])[..., 0] for name in "pq")
+        pairs = zip((*diagonals, *other.dense(cls.count)), (0.0, 0.1) * 2, strict=True)
+        return cls(*(with_more_heads(values.astype(np.float64), heads, fill) for values, fill in pairs))
 
 
 @sized("registers", "2")
@@ -274,10 +255,7 @@ class ChannelFamily(ArrayFamily):
     strong = ("P_v", "P_s")
 
     def __init__(self, P_v: ArrayLike, Q_v: ArrayLike, P_s: ArrayLike, Q_s: ArrayLike) -> None:
-        first = array("P_v", P_v, ("L", "H", self.vectors, self.vectors))
-        shapes = {name: (*first.shape[:2], *shape) for name, shape in self.shapes(0).items()}
-        given = {"Q_v": Q_v, "P_s": P_s, "Q_s": Q_s}
-        self._keep(P_v=first, **{name: array(name, value, shapes[name]) for name, value in given.items()})
+        self._keep(P_v=P_v, Q_v=Q_v, P_s=P_s, Q_s=Q_s)
 
     @classmethod
     def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:

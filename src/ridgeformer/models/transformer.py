@@ -18,13 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.models.families import ArrayFamily, Diag, Diagonal, Full, GDpp
+from ridgeformer.models.families import OMEGAS, ArrayFamily, Diagonal, Full
 from ridgeformer.models.family import Family, family_named
 from ridgeformer.models.forms import MomentForm, TokenForm
 from ridgeformer.validation import array, integer, layer_number, number, real
 
 Float = NDArray[Any]  # float32 or float64
-OMEGAS = {"omega_xx": (0, 0), "omega_xy": (0, 1), "omega_yx": (1, 0), "omega_yy": (1, 1)}  # to and from
 
 
 class LinearTransformer(TokenForm, MomentForm):
@@ -101,19 +100,10 @@ class LinearTransformer(TokenForm, MomentForm):
         >>> LinearTransformer(Diag(omega=[[[0.1, 0], [-0.03, 0]]]), dim=3).to_full().simplest_family
         'gdpp'
         """
-        if not isinstance(self.family, Full | Diagonal) or self.layout.extra:
+        if self.family.name not in ("full", "diag", "gdpp") or self.layout.extra:
             return self.family.name
-        P, Q = np.asarray(self.P), np.asarray(self.Q)
-        works = (np.abs(P).max((2, 3)) * np.abs(Q).max((2, 3)) > 0)[..., None, None]
-        here = [np.where(works, matrices, 0) for matrices in (P, Q)]
-        like = [
-            np.diag([1.0] * self.dim + [0.0]) * m[..., :1, :1] + np.diag([0.0] * self.dim + [1.0]) * m[..., -1:, -1:]
-            for m in here
-        ]
-        if not all(np.array_equal(a, b) for a, b in zip(here, like, strict=True)):
-            return "full"
-        from_y = np.einsum("lhi,lh->li", here[0][..., [0, -1], [0, -1]], here[1][..., -1, -1])
-        return "diag" if from_y.any() else "gdpp"
+        omegas = self.kernel.as_omegas()
+        return "full" if omegas is None else "diag" if omegas.omega[:, :, 1].any() else "gdpp"
 
     def at_dim(self, dim: int) -> LinearTransformer:
         """Return the model with the same parameters for another dimension.
@@ -143,8 +133,8 @@ class LinearTransformer(TokenForm, MomentForm):
 
     def to_diag(self) -> LinearTransformer:
         """A GD++ model as Diag."""
-        if isinstance(self.family, Diagonal):
-            return self._with(self.family.to_diag())
+        if (diag := self.family.to_diag()) is not None:
+            return self._with(diag)
         refuse("only GD++ and Diag models are Diag models", repr(self), "Use to_full(), which takes any model.")
 
     def to_full(self) -> LinearTransformer:
@@ -305,8 +295,7 @@ def _edited(model: LinearTransformer, layer: int, parameters: Mapping[str, Array
     """The parameters of a model with other ones in one layer; see `LinearTransformer.edit`."""
     family = model.family.unrolled()
     layer = layer_number(layer, model.layers)
-    diagonal = isinstance(family, Diagonal)
-    names = dict.fromkeys([*family.arrays, *(["omega", *OMEGAS] if diagonal else []), "P", "Q"])
+    names = dict.fromkeys([*family.editable, "P", "Q"])
     if not parameters or not parameters.keys() <= names.keys():
         given = ", ".join(sorted(parameters.keys() - names.keys())) or "no name"
         refuse(f"the parameters of a {family.name} layer are {', '.join(names)}", given, "Choose among these.")
@@ -320,8 +309,6 @@ def _edited(model: LinearTransformer, layer: int, parameters: Mapping[str, Array
     if parameters.keys() & {"P", "Q"}:
         dense = family if _holds(model, family, parameters) else Full(model.P, model.Q)
         return dense.edit(layer, **_with_heads(dense, parameters))
-    if isinstance(family, Diagonal) and not parameters.keys() & {"p", "q"}:
-        return _with_omega(family, layer, _new_omega(family, layer, parameters))
     return family.edit(layer, **_with_heads(family, parameters))
 
 
@@ -330,9 +317,10 @@ def _with_heads(family: Family, parameters: Mapping[str, ArrayLike]) -> dict[str
     values = {name: real(name, value) for name, value in parameters.items()}
     if not isinstance(family, ArrayFamily) or family.heads > 1:
         return {**values}
-    missing = {name for name, value in values.items() if 0 < value.ndim == family.arrays[name].ndim - 2}
+    known = family.arrays
+    missing = {name for name, value in values.items() if name in known and 0 < value.ndim == known[name].ndim - 2}
     for name in missing:  # before the axis is added, so that an error names the shape that was given
-        array(name, values[name], np.moveaxis(family.arrays[name], family.layer_axis or 0, 0).shape[2:])
+        array(name, values[name], np.moveaxis(known[name], family.layer_axis or 0, 0).shape[2:])
     return {name: value[None] if name in missing else value for name, value in values.items()}
 
 
@@ -343,8 +331,9 @@ def _joined(models: Sequence[LinearTransformer]) -> Family:
     unrolled.
     """
     families = [model.family.unrolled() for model in models]
-    if all(isinstance(family, Diagonal) for family in families) and len({type(f) for f in families}) > 1:
-        families = [family.to_diag() for family in families if isinstance(family, Diagonal)]
+    diags = [diag for family in families if (diag := family.to_diag()) is not None]
+    if len(diags) == len(families) and len({type(family) for family in families}) > 1:
+        families = [*diags]
     kind, dtype = type(families[0]), np.result_type(*(family.dtype for family in families))
     if all(type(family) is kind for family in families):
         stacked, *others = (family.astype(dtype.type) for family in families)
@@ -354,8 +343,7 @@ def _joined(models: Sequence[LinearTransformer]) -> Family:
                     stacked = stacked.inserted(stacked.layers, family.select(slice(layer, layer + 1)))
             return stacked
         if isinstance(stacked, Diagonal):  # other heads, or omegas beside p and q
-            omega = np.concatenate([family.omega for family in families if isinstance(family, Diagonal)])
-            return GDpp(omega=omega[:, :, 0]) if isinstance(stacked, GDpp) else Diag(omega=omega)
+            return stacked.of_omega(np.concatenate([diag.omega for diag in diags]))
     heads = max(model.heads for model in models)
     return Full(*(np.concatenate([_padded(getattr(model, name), heads) for model in models]) for name in ("P", "Q")))
 
@@ -368,54 +356,6 @@ def _holds(model: LinearTransformer, family: Family, parameters: Mapping[str, Ar
     dense = (model.width + 1, model.width + 1)
     shapes = {name: value.shape[-2:] for name, value in family.arrays.items()}
     return all(shapes.get(name) == (np.shape(value)[-2:] or dense) for name, value in parameters.items())
-
-
-def _new_omega(family: Diagonal, layer: int, parameters: Mapping[str, ArrayLike]) -> Float:
-    """The four omegas of the layer after the edit, [2, 2]."""
-    given = {name: real(name, value) for name, value in parameters.items()}
-    wide = [value.dtype for value in given.values() if value.ndim]  # numbers take the precision of the model
-    omega = np.array(family.omega[layer], np.result_type(family.dtype, *wide), subok=False)
-    if "omega" in given:
-        value = given.pop("omega")
-        here = omega[:, 0] if isinstance(family, GDpp) and value.ndim < 2 else omega
-        here[...] = value if value.ndim == 0 and np.isfinite(value) else array("omega", value, here.shape)
-    for name, value in given.items():
-        omega[OMEGAS[name]] = array(name, value, ())
-    return omega
-
-
-def _with_omega(family: Diagonal, layer: int, omega: Float) -> Family:
-    """The family with these omegas in one layer, and the same heads if they can hold them."""
-    if isinstance(family, GDpp):
-        if omega[:, 1].any():
-            return _with_omega(family.to_diag(), layer, omega)
-        if "omega" in family.arrays:
-            return family.edit(layer, omega=omega[:, 0])
-        p, q = _split(np.stack([omega[:, 0], np.zeros_like(omega[:, 0])], 1), family.heads)
-        return family.edit(layer, p=p, q=q[:, 0])
-    if "omega" in family.arrays:
-        return family.edit(layer, omega=omega)
-    if family.heads == 1 and not _rank_one(omega):
-        return Diag(omega=family.omega).edit(layer, omega=omega)
-    p, q = _split(omega, family.heads)
-    return family.edit(layer, p=p, q=q)
-
-
-def _rank_one(omega: Float) -> bool:
-    """Whether the determinant is 0 but for rounding."""
-    slack = 8 * np.finfo(omega.dtype).eps
-    return bool(abs(np.linalg.det(omega.astype(np.float64))) <= slack * np.abs(omega).max() ** 2)
-
-
-def _split(omega: Float, heads: int) -> tuple[Float, Float]:
-    """Return p and q of one layer, [H, 2] each, with sum p q' = omega."""
-    p, q = np.zeros((heads, 2), omega.dtype), np.ones((heads, 2), omega.dtype)
-    if not _rank_one(omega):
-        p[:2], q[:2] = np.eye(2), omega
-    elif omega.any():
-        row, column = np.unravel_index(np.abs(omega).argmax(), (2, 2))
-        p[0], q[0] = omega[:, column] / omega[row, column], omega[row]
-    return p, q
 
 
 def _shapes(family: Family) -> dict[str, tuple[int, ...]]:

@@ -22,7 +22,6 @@ from ridgeformer.noise.tokens import Tokens
 from ridgeformer.predictors.base import Float, LinearTokenPredictor, in_chunks
 from ridgeformer.predictors.levels import TINY
 from ridgeformer.problems import Prior, Sparse, Tasks
-from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import array, integer
 
 __all__ = ["OfSequences", "TokenBayes", "conditional", "error_of", "two_chains"]
@@ -416,7 +415,7 @@ class TokenBayes(LinearTokenPredictor):
         given = as_noise(noise)
         if not isinstance(given, Tokens):
             refuse("this predictor is for noise that differs from token to token", given, "Use BayesRR instead.")
-        self.noise, self.tasks = given, as_tasks(tasks)
+        self.noise, self.tasks = given, Tasks.of(tasks)
         self.scans, self.seed = integer("scans", scans, 10), integer("seed", seed, 0)
 
     def chains(self, x: Float, y: Float) -> Array:

@@ -17,7 +17,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.problems import Tasks
-from ridgeformer.problems.tasks import as_tasks
+from ridgeformer.problems import Tasks
 
 __all__ = ["TINY", "OverLevels", "TaskPosterior", "at_known_levels"]
 
@@ -115,7 +115,7 @@ class OverLevels(ABC):
     """
 
     def __init__(self, tasks: Tasks | str, noise: Noise | str | float) -> None:
-        self.tasks, self.noise = as_tasks(tasks), as_noise(noise)
+        self.tasks, self.noise = Tasks.of(tasks), as_noise(noise)
 
     @abstractmethod
     def _posterior(self, moments: Moments) -> TaskPosterior:

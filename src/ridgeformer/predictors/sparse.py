@@ -22,7 +22,6 @@ from ridgeformer.predictors.gibbs import OfSequences, conditional, error_of, two
 from ridgeformer.predictors.levels import TINY, Index, OverLevels, TaskPosterior, at_known_levels
 from ridgeformer.predictors.subsets import RANK, SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
-from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import integer
 
 __all__ = ["MOST_LISTED", "SparseBayes", "SparseOracle", "SubsetPosterior"]
@@ -179,7 +178,7 @@ def _sampled(tasks: Sparse, noise: Noise | None, moments: Moments, scans: int) -
 
 
 def _sparse(tasks: Tasks | str) -> Sparse:
-    given = as_tasks(tasks)
+    given = Tasks.of(tasks)
     if not isinstance(given, Sparse):
         refuse("this predictor is for sparse tasks", given, "Use BayesRR for Gaussian tasks, and DMMSE for pools.")
     return given

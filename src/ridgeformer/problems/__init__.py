@@ -73,7 +73,7 @@ def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
         InputError: The class of a custom problem is not known, or an argument is not allowed.
     """
     if "problem" not in stored:
-        return Problem.from_dict({name: stored[name] for name in ARGUMENTS if name in stored})
+        return Problem(**{name: stored[name] for name in ARGUMENTS if name in stored})
     kind = CUSTOM.get(stored["problem"]) if isinstance(stored["problem"], str) else None
     if kind is None:
         refuse(

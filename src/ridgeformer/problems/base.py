@@ -59,6 +59,18 @@ class BaseProblem(Value, ABC):
         noise: The distribution of noise levels; None where there are none.
         signal: The mean square of what is to be predicted: twice the loss of predicting 0.
         context: The number of examples, where all contexts have the same.
+        size: The number of sequences of a data set; None where new sequences can always be drawn.
+        is_isotropic: Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper.
+        one_covariance: Whether features are Gaussian with one covariance for all sequences, so that their moments are
+            known.
+        feature_scale: The root mean square of a feature, for the size of starts in training.
+        has_pool: Whether tasks come from a pool, wholly or in part.
+        has_ridge_oracle: Whether the oracle is ridge regression, as for Gaussian tasks; other oracles are too slow for
+            steps of training.
+        has_known_laws: Whether the laws of tasks and of noise levels are known, with Gaussian noise: those of a
+            built-in problem.
+        has_oracle: Whether the best weights are known when the noise levels are: whether losses can be adjusted.
+        has_at_noise: Whether `at_noise` gives the problem at one noise level.
     """
 
     dim: int
@@ -66,6 +78,15 @@ class BaseProblem(Value, ABC):
     noise: Noise | None
     signal: float
     context: Any
+    size: int | None = None
+    is_isotropic: bool = False
+    one_covariance: bool = False
+    feature_scale: float = 1.0
+    has_pool: bool = False
+    has_ridge_oracle: bool = True
+    has_known_laws: bool = False
+    has_oracle: bool = True
+    has_at_noise: bool = True
 
     # ---- what it is -------------------------------------------------------------------------------------
 
@@ -73,51 +94,6 @@ class BaseProblem(Value, ABC):
     def prior(self) -> Prior:
         """The Gaussian law of tasks that ridge predictors assume; N(0, I) where the problem does not say."""
         return Prior()
-
-    @property
-    def size(self) -> int | None:
-        """The number of sequences of a data set; None where new sequences can always be drawn."""
-        return None
-
-    @property
-    def is_isotropic(self) -> bool:
-        """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return False
-
-    @property
-    def one_covariance(self) -> bool:
-        """Whether features are Gaussian with one covariance for all sequences, so that their moments are known."""
-        return False
-
-    @property
-    def feature_scale(self) -> float:
-        """The root mean square of a feature, for the size of starts in training."""
-        return 1.0
-
-    @property
-    def has_pool(self) -> bool:
-        """Whether tasks come from a pool, wholly or in part."""
-        return False
-
-    @property
-    def has_ridge_oracle(self) -> bool:
-        """Whether the oracle is ridge regression, as for Gaussian tasks; others are too slow for steps of training."""
-        return True
-
-    @property
-    def has_known_laws(self) -> bool:
-        """Whether the laws of tasks and of noise levels are known, with Gaussian noise: those of a built-in problem."""
-        return False
-
-    @property
-    def has_oracle(self) -> bool:
-        """Whether the best weights are known when the noise levels are: whether losses can be adjusted."""
-        return True
-
-    @property
-    def has_at_noise(self) -> bool:
-        """Whether `at_noise` gives the problem at one noise level."""
-        return True
 
     @property
     @abstractmethod
@@ -170,7 +146,12 @@ class BaseProblem(Value, ABC):
         unknown, known = [name for name in changes if name not in self.arguments], ", ".join(self.arguments) or "none"
         if unknown:
             refuse(f"{kind_of(self)} has the arguments {known}", ", ".join(unknown), "Pass only these.")
-        return type(self)(**{**self.arguments, **changes})
+        problem: Self = self._made(**{**self.arguments, **changes})
+        return problem
+
+    def _made(self, **arguments: Any) -> Any:
+        """The problem of this class with these arguments."""
+        return type(self)(**arguments)
 
     @abstractmethod
     def at_noise(self, sigma: float) -> BaseProblem:

@@ -110,12 +110,12 @@ class CustomProblem(BaseProblem):
         return float(self._facts["signal"])
 
     @property
-    def feature_scale(self) -> float:
+    def feature_scale(self) -> float:  # type: ignore[override]
         """The root mean square of a feature, estimated once from a sample."""
         return float(self._facts["scale"])
 
     @property
-    def has_oracle(self) -> bool:
+    def has_oracle(self) -> bool:  # type: ignore[override]
         """Whether the subclass has a method `oracle`, or draws moments with the weights of an oracle."""
         return bool(self._facts["oracle"])
 
@@ -216,7 +216,7 @@ class CustomProblem(BaseProblem):
     # ---- other problems ---------------------------------------------------------------------------------
 
     @property
-    def has_at_noise(self) -> bool:
+    def has_at_noise(self) -> bool:  # type: ignore[override]
         """Whether the subclass has a method `at_noise`."""
         return type(self).at_noise is not CustomProblem.at_noise
 

@@ -32,7 +32,7 @@ class Dataset(CustomProblem):
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """How many sequences there are."""
         return self._count
 

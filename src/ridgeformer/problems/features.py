@@ -7,25 +7,40 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.parts import Described, Lengths, parse_call
+from ridgeformer.problems.parts import Described, Lengths
 from ridgeformer.validation import array, check_covariance, fitting, integer, number, real
 
 Array = NDArray[np.float64]
-EXAMPLES = (
-    "Write isotropic(), spectrum(1,0.5,0.25), powerlaw(1), covariance([[1,0.5],[0.5,1]]), rotated(powerlaw(1)), "
-    "factors(2), scales(0.5) or standardised(factors(2))."
-)
 
 
 class Features(Described):
-    """The law of the features. `law(dim)` says it to an engine; `covariances` draws it for NumPy."""
+    """The law of the features. `law(dim)` says it to an engine; `covariances` draws it for NumPy.
+
+    Attributes:
+        fixed: Whether all sequences have the same covariance.
+        standardised: Whether features are standardised within each context.
+    """
+
+    plural, usual = "features", "isotropic"
+    examples = (
+        "Write isotropic(), spectrum(1,0.5,0.25), powerlaw(1), covariance([[1,0.5],[0.5,1]]), rotated(powerlaw(1)), "
+        "factors(2), scales(0.5) or standardised(factors(2))."
+    )
+    known: ClassVar[dict[str, Any]] = {}
+    fixed: ClassVar[bool] = True
+    standardised: ClassVar[bool] = False
+
+    @classmethod
+    def from_covariance(cls, value: object) -> Features:
+        """See `Described.from_covariance`."""
+        given = real("features", value)  # type: ignore[arg-type]
+        return Spectrum(*given.tolist()) if given.ndim == 1 else Covariance(given)
 
     @abstractmethod
     def mean_covariance(self, dim: int) -> Array:
@@ -52,14 +67,9 @@ class Features(Described):
         return np.broadcast_to(self.mean_covariance(dim), (count, dim, dim))
 
     @property
-    def fixed(self) -> bool:
-        """Whether all sequences have the same covariance."""
-        return True
-
-    @property
-    def standardised(self) -> bool:
-        """Whether features are standardised within each context."""
-        return False
+    def unscaled(self) -> Features:
+        """The features before they have random scales; the same where they have none."""
+        return self
 
     def query_moment(self, dim: int, context: int) -> Array:
         """Return E[x x'] of a query, which may depend on the number of examples.
@@ -92,46 +102,6 @@ class Features(Described):
             refuse("standardising needs at least two examples", f"context {lengths}", "Pass a larger context.")
 
 
-class Isotropic(Features):
-    """x ~ N(0, I), as in the seed paper."""
-
-    name = "isotropic"
-    words = "x is N(0, I) in {dim} dimensions"
-
-    def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
-        return {}
-
-    def mean_covariance(self, dim: int) -> Array:
-        """See `Features.mean_covariance`."""
-        return np.eye(dim)
-
-
-class Covariance(Features):
-    """Features x ~ N(0, Lambda) with a given matrix Lambda.
-
-    Args:
-        matrix: Lambda, [d, d], symmetric and positive definite.
-    """
-
-    name = "covariance"
-    words = "x is N(0, Lambda) with a given {dim} x {dim} matrix Lambda"
-
-    def __init__(self, matrix: ArrayLike) -> None:
-        self.matrix = check_covariance("the covariance of features", matrix, definite=True)
-
-    def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
-        return {"factor": np.linalg.cholesky(self.mean_covariance(dim))}
-
-    def mean_covariance(self, dim: int) -> Array:
-        """See `Features.mean_covariance`."""
-        return fitting("the covariance of features", self.matrix, dim)
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.matrix], {}
-
-
 class _Diagonal(Features):
     """Independent features; `values(dim)` are their variances."""
 
@@ -155,6 +125,46 @@ class _Diagonal(Features):
         return np.diag(self.values(dim))
 
 
+class Isotropic(_Diagonal):
+    """x ~ N(0, I), as in the seed paper."""
+
+    name = "isotropic"
+    words = "x is N(0, I) in {dim} dimensions"
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Described.law`."""
+        return {}
+
+    def values(self, dim: int) -> Array:
+        """See `_Diagonal.values`."""
+        return np.ones(dim)
+
+
+ISOTROPIC = Isotropic()
+
+
+class Covariance(Features):
+    """Features x ~ N(0, Lambda) with a given matrix Lambda.
+
+    Args:
+        matrix: Lambda, [d, d], symmetric and positive definite.
+    """
+
+    name = "covariance"
+    words = "x is N(0, Lambda) with a given {dim} x {dim} matrix Lambda"
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        self.matrix = check_covariance("the covariance of features", matrix, definite=True)
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Described.law`."""
+        return {"factor": np.linalg.cholesky(self.mean_covariance(dim))}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return fitting("the covariance of features", self.matrix, dim)
+
+
 class Spectrum(_Diagonal):
     """x ~ N(0, diag(values)): independent features with given variances, all positive.
 
@@ -174,9 +184,6 @@ class Spectrum(_Diagonal):
         """See `_Diagonal.values`."""
         return fitting("the spectrum of features", self._values, dim)
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return list(self._values), {}
-
 
 class PowerLaw(_Diagonal):
     """x ~ N(0, diag(values)) with values proportional to i^-exponent, i = 1 to d, and a sum of d.
@@ -189,29 +196,15 @@ class PowerLaw(_Diagonal):
     words = "x has independent coordinates with variances in proportion to i^-{exponent:g}, their sum is {dim}"
 
     def __init__(self, exponent: float) -> None:
-        self.exponent = number("the exponent of a power law", exponent)
-        if not self.exponent <= 10:
-            refuse("the exponent of a power law must be at most 10", self.exponent, "Pass 1, for example.")
+        self.exponent = number("the exponent of a power law", exponent, most=10)
 
     def values(self, dim: int) -> Array:
         """See `_Diagonal.values`."""
         raw = np.arange(1.0, dim + 1) ** -self.exponent
         return np.asarray(raw * dim / raw.sum())
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.exponent], {}
 
-
-class _Drawn(Features):
-    """Each sequence has a covariance of its own."""
-
-    @property
-    def fixed(self) -> bool:
-        """See `Features.fixed`."""
-        return False
-
-
-class Rotated(_Drawn):
+class Rotated(Features):
     """A fixed spectrum in a basis that is drawn for each sequence, uniformly among all orthonormal ones.
 
     Args:
@@ -219,32 +212,31 @@ class Rotated(_Drawn):
     """
 
     name = "rotated"
+    fixed = False
     words = "Each sequence has a random rotation of the same law: {spectrum}"
 
     def __init__(self, *spectrum: Features | float) -> None:
         given = spectrum[0] if len(spectrum) == 1 else None
-        self.spectrum = given if isinstance(given, Features) else Spectrum(*spectrum)  # type: ignore[arg-type]
-        if not isinstance(self.spectrum, _Diagonal | Isotropic):
-            refuse("what is rotated must be a spectrum", self.spectrum, "Pass rotated(powerlaw(1)), for example.")
+        law = given if isinstance(given, Features) else Spectrum(*spectrum)  # type: ignore[arg-type]
+        if not isinstance(law, _Diagonal):
+            refuse("what is rotated must be a spectrum", law, "Pass rotated(powerlaw(1)), for example.")
+        self.spectrum = law
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
-        return {"covariance": "rotated", "factor": np.sqrt(np.diag(self.spectrum.mean_covariance(dim)))}
+        return {"covariance": "rotated", "factor": np.sqrt(self.spectrum.values(dim))}
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`."""
-        return np.asarray(np.eye(dim) * np.trace(self.spectrum.mean_covariance(dim)) / dim)
+        return np.asarray(np.eye(dim) * self.spectrum.values(dim).sum() / dim)
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
         """See `Features.covariances`."""
         basis = np.linalg.qr(rng.standard_normal((count, dim, dim)))[0]
-        return np.asarray(basis * np.diag(self.spectrum.mean_covariance(dim)) @ np.swapaxes(basis, 1, 2))
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.spectrum], {}
+        return np.asarray(basis * self.spectrum.values(dim) @ np.swapaxes(basis, 1, 2))
 
 
-class Factors(_Drawn):
+class Factors(Features):
     """Random correlations of a factor model with few factors, as real tables have them.
 
     Each sequence draws loadings L [d, count] from N(0, 1 / count); Lambda is the correlation matrix of L L' + unique I.
@@ -255,6 +247,8 @@ class Factors(_Drawn):
     """
 
     name = "factors"
+    named = ("unique",)
+    fixed = False
     words = (
         "Each sequence has random correlations from {count} common factors, with a unique variance of {unique:g}; "
         "every feature has variance 1"
@@ -262,9 +256,7 @@ class Factors(_Drawn):
 
     def __init__(self, count: int, unique: float = 0.5) -> None:
         self.count = integer("the number of factors", count, 1, 4096)
-        self.unique = number("the unique variance", unique)
-        if not 1e-3 <= self.unique <= 1e6:
-            refuse("the unique variance must lie between 0.001 and 1e6", self.unique, "Pass 0.5, for example.")
+        self.unique = number("the unique variance", unique, 1e-3, 1e6)
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
@@ -287,11 +279,8 @@ class Factors(_Drawn):
         scale = np.sqrt(np.einsum("bii->bi", raw))
         return np.asarray(raw / scale[:, :, None] / scale[:, None, :])
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.count], {} if self.unique == 0.5 else {"unique": self.unique}
 
-
-class Scales(_Drawn):
+class Scales(Features):
     """Features whose scales differ from sequence to sequence.
 
     Feature i of a sequence is multiplied by exp(spread g - spread^2) with g ~ N(0, 1), whose mean square is 1.
@@ -302,13 +291,14 @@ class Scales(_Drawn):
     """
 
     name = "scales"
+    fixed = False
     words = "{base}; each sequence then has random scales, whose logarithms have a spread of {spread:g}"
 
-    def __init__(self, spread: float, base: Features | None = None) -> None:
-        self.spread, self.base = number("the spread of scales", spread), as_features(base)
+    def __init__(self, spread: float, base: Features = ISOTROPIC) -> None:
+        self.spread, self.base = number("the spread of scales", spread), Features.of(base)
         if not 0 < self.spread <= 3:
             refuse("the spread of scales must lie in (0, 3]", self.spread, "Pass 0.5, for example.")
-        if isinstance(self.base, Scales | Standardised):
+        if self.base.unscaled is not self.base or self.base.standardised:
             refuse(
                 "features are scaled once, before they are standardised",
                 self.base,
@@ -318,6 +308,11 @@ class Scales(_Drawn):
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
         return {**self.base.law(dim), "spread": self.spread}
+
+    @property
+    def unscaled(self) -> Features:
+        """See `Features.unscaled`."""
+        return self.base
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`."""
@@ -330,11 +325,8 @@ class Scales(_Drawn):
         by = np.exp(self.spread * rng.standard_normal((count, dim)) - self.spread**2)
         return np.asarray(self.base.covariances(dim, count, rng) * by[:, :, None] * by[:, None, :])
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.spread] + ([] if isinstance(self.base, Isotropic) else [self.base]), {}
 
-
-class Standardised(_Drawn):
+class Standardised(Features):
     """Features that are standardised within each context, as a user of real data does.
 
     Each feature is shifted and scaled to mean 0 and variance 1 over the tokens of its context, and queries are shifted
@@ -345,11 +337,12 @@ class Standardised(_Drawn):
     """
 
     name = "standardised"
+    fixed, standardised = False, True
     words = "{base}; features are then shifted and scaled to mean 0 and variance 1 within each context"
 
-    def __init__(self, base: Features | None = None) -> None:
-        self.base = as_features(base)
-        if isinstance(self.base, Standardised):
+    def __init__(self, base: Features = ISOTROPIC) -> None:
+        self.base = Features.of(base)
+        if self.base.standardised:
             refuse("features are standardised once", self.base, "Pass the law that they have before.")
 
     def law(self, dim: int) -> dict[str, Any]:
@@ -358,7 +351,7 @@ class Standardised(_Drawn):
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`. These are the correlations before: those in a context differ a little."""
-        base = (self.base.base if isinstance(self.base, Scales) else self.base).mean_covariance(dim)
+        base = self.base.unscaled.mean_covariance(dim)
         scale = np.sqrt(np.diag(base))
         return np.asarray(base / scale[:, None] / scale)
 
@@ -387,54 +380,3 @@ class Standardised(_Drawn):
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
         """See `Features.covariances`. These are the covariances before standardising."""
         return self.base.covariances(dim, count, rng)
-
-    @property
-    def standardised(self) -> bool:
-        """See `Features.standardised`."""
-        return True
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [] if isinstance(self.base, Isotropic) else [self.base], {}
-
-
-KINDS = (Isotropic, Covariance, Spectrum, PowerLaw, Rotated, Factors, Scales, Standardised)
-KNOWN: dict[str, Callable[..., Features]] = {kind.name: kind for kind in KINDS}
-
-
-def parse_features(text: str) -> Features:
-    """Return the features that a text names; the inverse of `str`.
-
-    Args:
-        text: Such as `powerlaw(1)` or `standardised(factors(2))`.
-
-    Returns:
-        The features.
-
-    Raises:
-        InputError: The text names no features.
-    """
-    return parse_call(text, "features", KNOWN, EXAMPLES)
-
-
-def as_features(value: object) -> Features:
-    """Return features in any of the forms that `Problem` takes.
-
-    Args:
-        value: Features, their text, a matrix [d, d], variances [d], or None for isotropic ones.
-
-    Returns:
-        The features.
-
-    Raises:
-        InputError: It describes no features.
-    """
-    if value is None:
-        return Isotropic()
-    if isinstance(value, Features):
-        return value
-    if isinstance(value, str):
-        return parse_features(value)
-    given = real("features", value)  # type: ignore[arg-type]
-    if given.ndim == 1:
-        return Spectrum(*given.tolist())
-    return Covariance(given)

@@ -2,10 +2,10 @@
 
 Two parts are equal where their texts are.
 
->>> from ridgeformer.problems.features import Rotated, PowerLaw, parse_features
+>>> from ridgeformer.problems.features import Features, PowerLaw, Rotated
 >>> str(Rotated(PowerLaw(1)))
 'rotated(powerlaw(1))'
->>> parse_features("rotated(powerlaw(1))") == Rotated(PowerLaw(1))
+>>> Features.of("rotated(powerlaw(1))") == Rotated(PowerLaw(1))
 True
 >>> Lengths("10..40").mean
 25.0
@@ -18,13 +18,14 @@ True
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, islice
+from collections.abc import Callable, Iterable
+from itertools import chain
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,14 @@ from ridgeformer.files import parse_json
 from ridgeformer.validation import axes, integer, number_text
 from ridgeformer.values import Value, read_only
 
-Part = TypeVar("Part")
 LONGEST_TEXT = 10_000_000
 MOST_NUMBERS = 250_000  # of a text, as in a covariance of 500 features
 MANY = 4  # numbers, beyond which a label gives their number only
 MOST_EXAMPLES, MOST_LENGTHS, MOST_DIM = 1 << 52, 10_000, 4096
 CONTEXT = "the context must be a number of examples, a range or a list of them"
 CONTEXTS = 'Pass 20, range(10, 41), [10, 20, 40], "10..40" or "10,20,40".'
+DIMENSION = "dim must be a dimension, or a range or list of them"
+DIMENSIONS = 'Pass 10, "2..32" or [2, 4, 8].'
 TERM = re.compile(r"(?:(?P<factor>\d*\.?\d*)d(?P<more>[+-]\d+)?|(?P<number>\d+))")
 DEPENDING = "a context that depends on d must be made of terms such as 2d, d+2 or 20, ranges of them or lists"
 TERMS = 'Pass "d..4d", "2d" or "d+2,2d,4d".'
@@ -62,13 +64,70 @@ class _Written(Value):
 class Described(_Written, ABC):
     """A part of a problem that is decided by its class and the arguments that its text shows.
 
+    An object keeps each argument of its `__init__` under the argument's name, with an underscore before it where a
+    method has that name. Its text is made of these.
+
     Attributes:
-        name: The name in texts.
+        name: The name in texts. A class that has one is found by it.
         words: A sentence that says what the part is, with the names of its attributes in braces.
+        named: The arguments whose names texts show, beside those that have no position.
+        known: The classes of this part by their names.
+        usual: The name of the law of the seed paper.
+        plural: A word for this part, for messages.
+        examples: A remedy for messages: texts of this part.
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
+    named: ClassVar[tuple[str, ...]] = ()
+    known: ClassVar[dict[str, Callable[..., Any]]]
+    usual: ClassVar[str]
+    plural: ClassVar[str]
+    examples: ClassVar[str]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" in vars(cls):
+            cls.known[cls.name] = cls
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Return a law in any of the forms that `Problem` takes.
+
+        Args:
+            value: A law, its text, a covariance matrix [d, d], variances [d], or None for the usual law, N(0, I).
+
+        Returns:
+            The law.
+
+        Raises:
+            InputError: It describes no such law.
+
+        >>> from ridgeformer.problems.features import Features
+        >>> Features.of("standardised(factors(2))"), Features.of([1, 4])
+        (standardised(factors(2)), spectrum(1,4))
+        """
+        if isinstance(value, cls):
+            return value
+        if value is None or isinstance(value, str):
+            law: Self = cls.known[cls.usual]() if value is None else _parsed(value, cls)
+            return law
+        return cls.from_covariance(value)
+
+    @classmethod
+    @abstractmethod
+    def from_covariance(cls, value: object) -> Self:
+        """Return the Gaussian law with a covariance.
+
+        Args:
+            value: The covariance matrix, [d, d], or variances, [d].
+
+        Returns:
+            The law.
+
+        Raises:
+            InputError: It is neither.
+        """
 
     @abstractmethod
     def law(self, dim: int) -> dict[str, Any]:
@@ -101,15 +160,18 @@ class Described(_Written, ABC):
         """The text with matrices and long lists replaced by their sizes, such as `covariance(8 x 8)`."""
         return self._text(short)
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments that make this value, positional and named, without those that have their defaults."""
-        return [], {}
-
     def _text(self, written: Callable[[Any], str]) -> str:
-        positional, named = self._arguments()
-        parts = [f"{len(positional)} values"] if written is short and len(positional) > MANY else None
-        parts = parts or [written(value) for value in positional]
-        return f"{self.name}({','.join(parts + [f'{name}={written(value)}' for name, value in named.items()])})"
+        """The name, and the arguments that do not have their defaults."""
+        parts: list[str] = []
+        for argument in inspect.signature(type(self)).parameters.values():
+            name, default = argument.name, argument.default
+            value = vars(self)[name if name in vars(self) else f"_{name}"]
+            if argument.kind is argument.VAR_POSITIONAL and np.ndim(value):
+                parts += [short(value)] if written is short and len(value) > MANY else map(written, value)
+            elif type(value) is not type(default) or value != default:
+                by_name = argument.kind is argument.KEYWORD_ONLY or name in self.named
+                parts.append(f"{name}={written(value)}" if by_name else written(value))
+        return f"{self.name}({','.join(parts)})"
 
     def __str__(self) -> str:
         return self._text(_written)
@@ -163,28 +225,15 @@ def _written(value: Any) -> str:
     return str(value) if isinstance(value, Described) else number_text(value)
 
 
-def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Part]], examples: str) -> Part:
-    """Make the value that a text such as `scales(0.5,factors(2))` names.
-
-    Args:
-        text: The text.
-        what: What the text describes, for messages.
-        known: What each name makes.
-        examples: What to write instead, for messages.
-
-    Returns:
-        The value.
-
-    Raises:
-        InputError: The text names nothing known, or its arguments do not fit.
-    """
-    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+def _parsed(text: str, kind: type[Described]) -> Any:
+    """The law that a text such as `scales(0.5,factors(2))` names."""
+    what, examples = kind.plural, kind.examples
+    if len(text) > LONGEST_TEXT:
         refuse(f"{what} must be written as text of at most {LONGEST_TEXT:,} characters", shown(text), examples)
     try:
         short, lists = _without_lists(text.strip())
         node = ast.parse(short, mode="eval").body
-        part: Part = _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), what, known, lists)
-        return part
+        return _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), kind, lists)
     except InputError:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, LookupError, OverflowError):
@@ -213,21 +262,21 @@ def _without_lists(text: str) -> tuple[str, list[Any]]:
     return "".join([*pieces, text[start:]]), lists
 
 
-def _made(node: ast.expr, what: str, known: Mapping[str, Callable[..., Any]], lists: list[Any]) -> Any:
+def _made(node: ast.expr, kind: type[Described], lists: list[Any]) -> Any:
     if isinstance(node, ast.Subscript):
         return lists[ast.literal_eval(node.slice)]
-    if isinstance(node, ast.Call):
-        if not isinstance(node.func, ast.Name):
-            raise ValueError
-        make = known.get(node.func.id)
-        if make is None:
-            name = shown(node.func.id, 40)
-            raise InputError(f"there is no law of {what} called {name}. Write one of {', '.join(known)}.")
-        return make(
-            *(_made(item, what, known, lists) for item in node.args),
-            **{str(item.arg): _made(item.value, what, known, lists) for item in node.keywords},
-        )
-    return ast.literal_eval(node)
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    if not isinstance(node.func, ast.Name):
+        raise ValueError
+    make = kind.known.get(node.func.id)
+    if make is None:
+        name, known = shown(node.func.id, 40), ", ".join(kind.known)
+        raise InputError(f"there is no law of {kind.plural} called {name}. Write one of {known}.")
+    return make(
+        *(_made(item, kind, lists) for item in node.args),
+        **{str(item.arg): _made(item.value, kind, lists) for item in node.keywords},
+    )
 
 
 def parse_problem(text: str) -> dict[str, Any]:
@@ -262,6 +311,31 @@ def _ranges(text: str, term: Callable[[str], int]) -> list[range]:
     return [range(term(first), term(last if dots else first) + 1) for first, dots, last in ends]
 
 
+def _whole_numbers(given: Any, name: str, plural: str, most: int, rule: str, remedy: str) -> list[int]:
+    """Different whole numbers, ascending, from one, a range or list of them, or text such as `2..8,16`."""
+    parts = [given] if isinstance(given, range) else []
+    if isinstance(given, str):
+        try:
+            parts = _ranges(given, int)
+        except ValueError:
+            refuse(rule, shown(given), remedy)
+        if not all(parts):
+            refuse(rule, f"{shown(given)}, which ends before it begins", remedy)
+        for part in parts:
+            integer(name, part[-1], integer(name, part[0], 1, most), most)  # before a range of any size is written out
+    if (many := sum(map(len, parts))) > MOST_LENGTHS:
+        refuse(f"there may be at most {MOST_LENGTHS:,} {plural}", f"{many:,}", "Pass a range with a larger step.")
+    values = chain(*parts) if parts else [given] if isinstance(given, Integral) else given
+    if isinstance(given, bool) or not isinstance(values, Iterable) or _single(values):
+        refuse(rule, shown(given), remedy)
+    numbers = [integer(name, value, 1, most) for value in values]
+    if not numbers:
+        refuse(rule, "an empty range or list", remedy)
+    if len(set(numbers)) < len(numbers):
+        refuse(f"{plural} must differ from each other", shown(given), "Name each of them once.")
+    return sorted(numbers)
+
+
 class Lengths(_Written):
     """The number of examples n in a context, each of the given values with the same probability.
 
@@ -277,26 +351,8 @@ class Lengths(_Written):
         if isinstance(context, Lengths):
             self.values: NDArray[np.int64] = context.values
             return
-        given = [context] if isinstance(context, Integral) else context
-        if isinstance(context, bool) or not isinstance(given, Iterable) or _single(given):
-            refuse(CONTEXT, shown(context), CONTEXTS)
-        parts = [given] if isinstance(given, range) else []
-        if isinstance(given, str):
-            try:
-                parts = _ranges(given, int)
-            except ValueError:
-                refuse(CONTEXT, shown(context), CONTEXTS)
-            if not all(parts):
-                refuse(CONTEXT, f"{shown(context)}, which ends before it begins", CONTEXTS)
-        if (many := sum(map(len, parts))) > MOST_LENGTHS:
-            rule = f"there may be at most {MOST_LENGTHS:,} context lengths"
-            refuse(rule, f"{many:,}", "Pass a range with a larger step.")
-        numbers = [integer("context", n, 1, MOST_EXAMPLES) for n in (chain(*parts) if parts else given)]
-        if not numbers:
-            refuse(CONTEXT, "an empty range or list", CONTEXTS)
-        if len(set(numbers)) < len(numbers):
-            refuse("context lengths must differ from each other", shown(context), "Name each of them once.")
-        self.values = read_only(np.array(sorted(numbers), np.int64))
+        numbers = _whole_numbers(context, "context", "context lengths", MOST_EXAMPLES, CONTEXT, CONTEXTS)
+        self.values = read_only(np.array(numbers, np.int64))
 
     @property
     def fixed(self) -> bool:
@@ -328,6 +384,11 @@ class Lengths(_Written):
             Numbers of examples, [B].
         """
         return np.asarray(self.values[np.minimum((u * len(self.values)).astype(np.int64), len(self.values) - 1)])
+
+    @property
+    def plain(self) -> int | str:
+        """The number, or the text of several, as JSON has it."""
+        return self.most if self.fixed else str(self)
 
     def describe(self) -> str:
         """Say in a sentence how many examples a context has."""
@@ -386,6 +447,11 @@ class ContextRule(_Written):
                 refuse(DEPENDING, wrong, TERMS)
         return Lengths(sorted(set(chain(*parts))))
 
+    @property
+    def plain(self) -> str:
+        """The text, as JSON has it."""
+        return str(self)
+
     def _term(self, text: str, dim: int) -> int:
         term = TERM.fullmatch(text.strip())
         if term is None or term["factor"] == ".":
@@ -423,23 +489,7 @@ def dimensions(dim: object) -> tuple[int, ...]:
     Raises:
         InputError: One of them is not a whole number from 1 to 4096, or is named twice.
     """
-    given: Any = dim
-    if isinstance(dim, str):
-        try:
-            parts = _ranges(dim, int)
-        except ValueError:
-            parts = []
-        for end in (end for part in parts for end in (part.start, part.stop - 1)):
-            integer("dim", end, 1, MOST_DIM)  # before a range of any size is written out
-        given = list(islice(chain(*parts), MOST_DIM + 1))  # one more than can differ from each other
-    if isinstance(given, Integral):
-        given = [given]
-    if given is None or not isinstance(given, Iterable) or _single(given) or not (given := list(given)):
-        refuse("dim must be a dimension, or a range or list of them", shown(dim), 'Pass 10, "2..32" or [2, 4, 8].')
-    numbers = [integer("dim", d, 1, MOST_DIM) for d in given]
-    if len(set(numbers)) < len(numbers):
-        refuse("dimensions must differ from each other", shown(dim), "Name each of them once.")
-    return tuple(sorted(numbers))
+    return tuple(_whole_numbers(dim, "dim", "dimensions", MOST_DIM, DIMENSION, DIMENSIONS))
 
 
 def _single(value: object) -> bool:

@@ -13,7 +13,7 @@ Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -27,12 +27,12 @@ from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Fixed, Noise, as_noise, check_text
+from ridgeformer.noise import Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.parts import ContextRule, dimensions, parse_problem, shown_text, varies
-from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
+from ridgeformer.problems.features import Features, Isotropic
+from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, parse_problem, shown_text, varies
+from ridgeformer.problems.tasks import Gaussian, Prior, Tasks
 from ridgeformer.problems.tokens import Bank, draw_with_tokens
 from ridgeformer.validation import integer, keywords, number
 from ridgeformer.values import read_only
@@ -43,7 +43,84 @@ SUMS = Layout("sum", "constant")
 LENGTH, TASK = 1, 2  # which random words decide the number of examples and the task of a pool; 0 is the noise level
 
 
-class Problem(BaseProblem):
+class BuiltIn(BaseProblem):
+    """Base class of built-in problems, which their arguments decide: what these say about the problem.
+
+    Attributes:
+        noise: The distribution of noise levels.
+        features: The law of the features.
+        tasks: The law of the tasks.
+        query: The law of the queries; None for that of the features.
+    """
+
+    noise: Noise
+    features: Features
+    tasks: Tasks
+    query: Features | None
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int | str, Lengths | ContextRule]:
+        """The first two arguments: the dimension, or several as text, and the numbers of examples."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """See `BaseProblem.arguments`."""
+        laws = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        return {"dim": self.sizes[0], "context": self.sizes[1], "noise": self.noise, **laws}
+
+    def at_noise(self, sigma: float) -> Any:
+        """See `BaseProblem.at_noise`."""
+        return self.replace(noise=number("sigma", sigma))
+
+    def unusual(self) -> dict[str, Features | Tasks]:
+        """Features, tasks and query, where they are not those of the seed paper."""
+        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        usual = Isotropic(), Gaussian(), None
+        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the arguments as JSON has them, without those that have their defaults.
+
+        Returns:
+            The entries, which `problem_from_dict` reads back.
+
+        Raises:
+            InputError: The noise is a distribution of your own, which no text describes.
+        """
+        dim, context = self.sizes
+        laws = {name: str(value) for name, value in self.unusual().items()}
+        return {"dim": dim, "context": context.plain, "noise": check_text(self.noise), **laws}
+
+    @property
+    def label(self) -> str:
+        """See `BaseProblem.label`."""
+        dim, context = self.sizes
+        extra = "".join(f" {name}={value.label}" for name, value in self.unusual().items())
+        return f"d={dim} n={shown_text(str(context), 40)} {shown_text(str(self.noise), 60)}{extra}"
+
+    @property
+    def stem(self) -> str:
+        """See `BaseProblem.stem`."""
+        return str(self.noise)
+
+    def __str__(self) -> str:
+        dim, context = self.sizes
+        return f"d={dim} n={context} {self.noise}" + "".join(f" {name}={law}" for name, law in self.unusual().items())
+
+    def __repr__(self) -> str:
+        dim, context = self.sizes
+        extra = "".join(f", {name}={value!r}" for name, value in self.unusual().items())
+        return f"Problem(dim={dim!r}, context={context!r}, noise={self.noise}{extra})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.arguments == other.arguments
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.arguments.values()))
+
+
+class Problem(BuiltIn):
     """In-context linear regression with Gaussian features.
 
     Args:
@@ -65,7 +142,6 @@ class Problem(BaseProblem):
     """
 
     law: Law
-    noise: Noise
 
     def __new__(cls, dim: object = 10, *args: Any, **others: Any) -> Any:
         """Make a problem; one whose dimension varies is a `VaryingDimension`."""
@@ -91,14 +167,10 @@ class Problem(BaseProblem):
         self.dim = integer("dim", dimensions(dim)[0] if isinstance(dim, str) else dim, 1, 4096)
         self.lengths = ContextRule(context).at(self.dim)
         self.noise = as_noise(noise)
-        self.features: Features = as_features(features)
-        self.tasks: Tasks = as_tasks(tasks)
-        self.query: Features | None = None if query is None else as_features(query)
+        self.features, self.tasks = Features.of(features), Tasks.of(tasks)
+        self.query = None if query is None else Features.of(query)
         self.features.check(self.query, self.lengths)
-        self.law = self._law()
-
-    def _law(self) -> Law:
-        return Law(
+        self.law = Law(
             self.dim,
             self.lengths.most,
             self.lengths.least,
@@ -106,6 +178,10 @@ class Problem(BaseProblem):
             **self.tasks.law(self.dim),
             query=None if self.query is None else self.query.mean_covariance(self.dim),
         )
+        self.has_known_laws = not self.noise.per_token
+        self.has_ridge_oracle, self.has_pool = self.tasks.is_gaussian, self.law.pool is not None
+        self.is_isotropic = self.law.is_isotropic and self.has_ridge_oracle and self.has_known_laws
+        self.one_covariance = self.features.fixed
 
     def __init_subclass__(cls, **keywords: object) -> NoReturn:
         """Refuse subclasses: what they override would be used in some places and not in others."""
@@ -123,24 +199,14 @@ class Problem(BaseProblem):
         return self.lengths.most
 
     @property
-    def is_isotropic(self) -> bool:
-        """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return self.law.is_isotropic and self.tasks.is_gaussian and not self.noise.per_token
+    def sizes(self) -> tuple[int, Lengths]:
+        """See `BuiltIn.sizes`."""
+        return self.dim, self.lengths
 
     @cached_property
     def prior(self) -> Prior:
         """The Gaussian law of tasks that ridge predictors assume."""
         return self.tasks.prior(self.dim)
-
-    @property
-    def has_pool(self) -> bool:
-        """Whether tasks come from a pool, wholly or in part."""
-        return self.law.pool is not None
-
-    @property
-    def has_ridge_oracle(self) -> bool:
-        """See `BaseProblem.has_ridge_oracle`."""
-        return self.tasks.is_gaussian
 
     @cached_property
     def query_covariance(self) -> Array:
@@ -162,19 +228,9 @@ class Problem(BaseProblem):
         return float((np.mean(covariances, axis=0) * tasks).sum())
 
     @property
-    def feature_scale(self) -> float:
+    def feature_scale(self) -> float:  # type: ignore[override]
         """The root mean square of a feature."""
         return 1.0 if self.is_isotropic else float(np.sqrt(np.diag(self.features.mean_covariance(self.dim)).mean()))
-
-    @property
-    def has_known_laws(self) -> bool:
-        """See `BaseProblem.has_known_laws`."""
-        return not self.noise.per_token
-
-    @property
-    def one_covariance(self) -> bool:
-        """See `BaseProblem.one_covariance`."""
-        return self.features.fixed
 
     def differences(self) -> str:
         """See `BaseProblem.differences`."""
@@ -182,16 +238,6 @@ class Problem(BaseProblem):
         names = [words[name] for name in self.unusual()]
         laws = [f"{' and '.join(names)} are not"] if names else []
         return " and ".join([*laws, *([] if self.lengths.fixed else [f"n is {self.lengths}"])])
-
-    def at_noise(self, sigma: float) -> Problem:
-        """See `BaseProblem.at_noise`."""
-        return self.replace(noise=Fixed(number("sigma", sigma)))
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """See `BaseProblem.arguments`."""
-        laws = {"features": self.features, "tasks": self.tasks, "query": self.query}
-        return {"dim": self.dim, "context": self.lengths, "noise": self.noise, **laws}
 
     def edges(self) -> Problem:
         """See `BaseProblem.edges`."""
@@ -208,31 +254,6 @@ class Problem(BaseProblem):
         from ridgeformer.predictors.bayes import best_predictor
 
         return best_predictor(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
-
-        Raises:
-            InputError: The noise is a distribution of your own, which no text describes.
-        """
-        return {
-            "dim": self.dim,
-            "context": self.lengths.most if self.lengths.fixed else str(self.lengths),
-            "noise": check_text(self.noise),
-            **{name: str(value) for name, value in self.unusual().items()},
-        }
-
-    @classmethod
-    def from_dict(cls, arguments: Mapping[str, Any]) -> Problem:
-        """Return the problem that `as_dict` described.
-
-        Args:
-            arguments: The arguments by name.
-
-        Returns:
-            The problem.
-        """
-        return cls(**arguments)
 
     @classmethod
     def parse(cls, text: str) -> Problem:
@@ -251,23 +272,6 @@ class Problem(BaseProblem):
         True
         """
         return cls(**parse_problem(text))
-
-    def unusual(self) -> dict[str, Features | Tasks]:
-        """Features, tasks and query, where they are not those of the seed paper."""
-        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
-        usual = Isotropic(), Gaussian(), None
-        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
-
-    @property
-    def label(self) -> str:
-        """See `BaseProblem.label`."""
-        extra = "".join(f" {name}={value.label}" for name, value in self.unusual().items())
-        return f"d={self.dim} n={shown_text(str(self.lengths), 40)} {shown_text(str(self.noise), 60)}{extra}"
-
-    @property
-    def stem(self) -> str:
-        """See `BaseProblem.stem`."""
-        return str(self.noise)
 
     def describe(self) -> dict[str, str]:
         """Say what the problem is, in a sentence for each of its parts.
@@ -294,23 +298,6 @@ class Problem(BaseProblem):
             "noise": f"{self.noise.words}; E[sigma^2] is {self.noise.second_moment:.4g}.",
             "query": query,
         }
-
-    def __str__(self) -> str:
-        extra = "".join(f" {name}={value}" for name, value in self.unusual().items())
-        return f"d={self.dim} n={self.lengths} {self.noise}{extra}"
-
-    def __repr__(self) -> str:
-        extra = "".join(f", {name}={value!r}" for name, value in self.unusual().items())
-        return f"Problem(dim={self.dim}, context={self.lengths}, noise={self.noise}{extra})"
-
-    def _identity(self) -> tuple[Any, ...]:
-        return self.dim, self.lengths, self.noise, self.features, self.tasks, self.query
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Problem) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
     def choices(
         self,
@@ -350,18 +337,6 @@ class Problem(BaseProblem):
             return self.law, choices
         tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
         return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
-
-    def sigmas(self, count: int, **key: Any) -> Array:
-        """Draw the noise levels of sequences, as `choices` does.
-
-        Args:
-            count: How many sequences, B.
-            **key: Seed, stream, step, first and engine, as in `choices`.
-
-        Returns:
-            The noise levels, [B].
-        """
-        return self.choices(count, **key).sigma
 
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None

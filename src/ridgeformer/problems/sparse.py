@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.tasks import KNOWN, Prior, Tasks
+from ridgeformer.problems.tasks import Prior, Tasks
 from ridgeformer.validation import array, integer, number
 
 Array = NDArray[np.float64]
@@ -166,11 +166,6 @@ class Sparse(Tasks):
         """See `Described.describe`."""
         return self.words.format(how=self.how, variance=self.variance)
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        named = {"p": self.p, "beta": self.beta, "variance": None if self.variance == 1 else self.variance}
-        given = {name: value for name, value in named.items() if value is not None}
-        return [] if self.size is None else [self.size], given
-
 
 def _log_gamma(x: Array) -> Array:
     return np.array([lgamma(value) for value in x])
@@ -178,6 +173,3 @@ def _log_gamma(x: Array) -> Array:
 
 def _log_binomial(dim: int, k: Array) -> Array:
     return lgamma(dim + 1) - _log_gamma(k + 1) - _log_gamma(dim - k + 1)
-
-
-KNOWN[Sparse.name] = Sparse

@@ -8,26 +8,20 @@ ridge predictors assume.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
-from ridgeformer.problems.parts import Described, parse_call
+from ridgeformer.problems.parts import Described
 from ridgeformer.validation import array, check_covariance, choice, fitting, integer, number, real
 from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
-EXAMPLES = (
-    "Write gaussian(), gaussian(signal=1), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
-    "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]), mixture(pool(64),0.1), sparse(3), sparse(p=0.2) or "
-    "sparse(beta=[1,4])."
-)
 MOST_POOL = 1 << 24
 
 
@@ -86,7 +80,30 @@ class Prior(Value):
 
 
 class Tasks(Described):
-    """The law of the tasks."""
+    """The law of the tasks.
+
+    Attributes:
+        new: The probability that a task is a new one, not one of the pool.
+        is_gaussian: Whether w is Gaussian, so that the oracle is ridge regression.
+    """
+
+    plural, usual = "tasks", "gaussian"
+    examples = (
+        "Write gaussian(), gaussian(signal=1), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
+        "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]), mixture(pool(64),0.1), sparse(3), sparse(p=0.2) or "
+        "sparse(beta=[1,4])."
+    )
+    known: ClassVar[dict[str, Any]] = {}
+    new: float = 1.0
+    is_gaussian: ClassVar[bool] = False
+
+    @classmethod
+    def from_covariance(cls, value: object) -> Tasks:
+        """See `Described.from_covariance`."""
+        if not isinstance(value, list | tuple | np.ndarray):
+            refuse("tasks must be a law of tasks, its text or a covariance matrix", shown(value), cls.examples)
+        given = real("the covariance of tasks", value)
+        return Gaussian(covariance=np.diag(given) if given.ndim == 1 else given)
 
     @abstractmethod
     def prior(self, dim: int) -> Prior:
@@ -112,16 +129,6 @@ class Tasks(Described):
             The tasks, [K, d], or None if there is no pool.
         """
         return None
-
-    @property
-    def new(self) -> float:
-        """The probability that a task is a new one, not one of the pool."""
-        return 1.0
-
-    @property
-    def is_gaussian(self) -> bool:
-        """Whether w is Gaussian, so that the oracle is ridge regression."""
-        return False
 
     def numbers(self, dim: int) -> int:
         """Return how many random numbers `drawn` makes a task of; 0 where engines draw the tasks.
@@ -222,6 +229,8 @@ class Gaussian(Tasks):
     """
 
     name = "gaussian"
+    named = ("mean", "covariance", "signal")
+    is_gaussian = True
     words = "w is N(0, I)"
 
     def __init__(
@@ -232,14 +241,9 @@ class Gaussian(Tasks):
             received = f"signal={signal}" + (" and a covariance" if covariance is not None else "")
             refuse("the signal of tasks is positive and takes the place of a covariance", received, "Pass signal=1.")
         self.mean = None if mean is None else array("the mean of tasks", mean, ("d",)).astype(np.float64)
-        self.covariance = None if covariance is None else check_covariance("the covariance of tasks", covariance, False)
+        self.covariance = None if covariance is None else check_covariance("the covariance of tasks", covariance)
         if self.covariance is not None and not self.covariance.any():
             refuse("tasks must vary in at least one direction", "a covariance of 0", "Use pool([w]) for one task.")
-
-    @property
-    def is_gaussian(self) -> bool:
-        """See `Tasks.is_gaussian`."""
-        return True
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
@@ -259,9 +263,8 @@ class Gaussian(Tasks):
             return f"w is Gaussian with {mean} and covariance I times {self.signal:g} / d, here {self.signal / dim:.4g}"
         return f"w is Gaussian with {mean} and {'covariance I' if self.covariance is None else 'a given covariance'}"
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        named = {"mean": self.mean, "covariance": self.covariance, "signal": self.signal}
-        return [], {name: value for name, value in named.items() if value is not None}
+
+STANDARD = Gaussian()
 
 
 class LowRankTasks(Tasks):
@@ -272,24 +275,17 @@ class LowRankTasks(Tasks):
     """
 
     name = "lowrank"
+    is_gaussian = True
     words = "w is Gaussian in the first {rank} coordinates, with variance d / {rank}, and 0 in the others"
 
     def __init__(self, rank: int) -> None:
         self.rank = integer("the rank of tasks", rank, 1, 4096)
-
-    @property
-    def is_gaussian(self) -> bool:
-        """See `Tasks.is_gaussian`."""
-        return True
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
         if self.rank > dim:
             refuse(f"the rank of tasks can be at most d = {dim}", self.rank, "Pass a smaller rank.")
         return Prior(None, np.sqrt(dim / self.rank) * np.eye(dim)[:, : self.rank])
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        return [self.rank], {}
 
 
 class Pool(Tasks):
@@ -302,20 +298,22 @@ class Pool(Tasks):
     """
 
     name = "pool"
+    new = 0.0
     words = "w is drawn from a pool of {count} vectors, which are themselves drawn from {law} with seed {seed}"
 
     def __init__(self, tasks: int | ArrayLike, *, seed: int = 0, law: str = "gaussian") -> None:
-        self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
-        choice("the law of a pool", law, ("gaussian", "sphere"))
+        self.seed = integer("the seed of a pool", seed, 0, (1 << 63) - 1)
+        self._law = choice("the law of a pool", law, ("gaussian", "sphere"))
         self.vectors: Array | None = None
         if isinstance(tasks, Real | str):
-            self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
+            self.tasks: int | Array = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
+            self.count = self.tasks
         else:
             if isinstance(tasks, list | tuple | np.ndarray) and len(tasks) == 0:
                 refuse("a pool must have at least one task", "none", "List vectors of length d: [[1, 0], [0, 1]].")
             # Zero without a sign, so that equal pools have equal texts.
             self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64) + 0.0
-            self.count = len(self.vectors)
+            self.tasks, self.count = self.vectors, len(self.vectors)
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`: N(0, I) for random tasks, and the mean and covariance of given ones."""
@@ -331,14 +329,9 @@ class Pool(Tasks):
         if self.vectors is not None:
             return self._fitting(dim)
         drawn = np.random.default_rng([self.seed, 7]).standard_normal((self.count, dim))
-        if self.kind == "sphere":
+        if self._law == "sphere":
             drawn *= np.sqrt(dim) / np.linalg.norm(drawn, axis=1, keepdims=True)
         return drawn
-
-    @property
-    def new(self) -> float:
-        """See `Tasks.new`."""
-        return 0.0
 
     def _fitting(self, dim: int) -> Array:
         assert self.vectors is not None
@@ -352,15 +345,9 @@ class Pool(Tasks):
 
     def describe(self, dim: int) -> str:
         """See `Described.describe`."""
-        law = "N(0, I)" if self.kind == "gaussian" else "the sphere of radius sqrt(d)"
+        law = "N(0, I)" if self._law == "gaussian" else "the sphere of radius sqrt(d)"
         given = f"w is drawn from a pool of {self.count} given vectors"
         return self.words.format(count=self.count, law=law, seed=self.seed) if self.vectors is None else given
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        if self.vectors is not None:
-            return [self.vectors], {}
-        named = {"seed": self.seed} if self.seed else {}
-        return [self.count], {**named, **({} if self.kind == "gaussian" else {"law": self.kind})}
 
 
 class Mixture(Tasks):
@@ -373,15 +360,14 @@ class Mixture(Tasks):
     """
 
     name = "mixture"
-    words = "w is new with probability {_new:g}, and otherwise from a pool: {_pool}"
+    words = "w is new with probability {new:g}, and otherwise from a pool: {_pool}"
 
-    def __init__(self, pool: Pool, new: float, prior: Tasks | None = None) -> None:
-        self._new, self._prior = number("the share of new tasks", new), prior or Gaussian()
-        if not isinstance(pool, Pool) or not isinstance(self._prior, Gaussian | LowRankTasks):
-            refuse("a mixture is of a pool and a Gaussian law", f"{pool} and {self._prior}", EXAMPLES)
-        if not 0 < self._new < 1:
-            refuse("the share of new tasks must lie between 0 and 1", self._new, "Use the pool or the law alone.")
-        self._pool = pool
+    def __init__(self, pool: Pool, new: float, prior: Tasks = STANDARD) -> None:
+        self.new, self._pool, self._prior = number("the share of new tasks", new), pool, Tasks.of(prior)
+        if not isinstance(pool, Pool) or not self._prior.is_gaussian:
+            refuse("a mixture is of a pool and a Gaussian law", f"{pool} and {self._prior}", self.examples)
+        if not 0 < self.new < 1:
+            refuse("the share of new tasks must lie between 0 and 1", self.new, "Use the pool or the law alone.")
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
@@ -390,58 +376,6 @@ class Mixture(Tasks):
     def pool(self, dim: int) -> Array | None:
         """See `Tasks.pool`."""
         return self._pool.pool(dim)
-
-    @property
-    def new(self) -> float:
-        """See `Tasks.new`."""
-        return self._new
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        rest = [] if self._prior == Gaussian() else [self._prior]
-        return [self._pool, self._new, *rest], {}
-
-
-# Sparse tasks add themselves.
-KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRankTasks, Pool, Mixture)}
-
-
-def parse_tasks(text: str) -> Tasks:
-    """Return the law of tasks that a text names; the inverse of `str`.
-
-    Args:
-        text: Such as `lowrank(3)` or `pool(64)`.
-
-    Returns:
-        The law.
-
-    Raises:
-        InputError: The text names no law of tasks.
-    """
-    return parse_call(text, "tasks", KNOWN, EXAMPLES)
-
-
-def as_tasks(value: object) -> Tasks:
-    """Return tasks in any of the forms that `Problem` takes.
-
-    Args:
-        value: Tasks, their text, a covariance matrix [d, d], variances [d], or None for N(0, I).
-
-    Returns:
-        The tasks.
-
-    Raises:
-        InputError: It describes no tasks.
-    """
-    if value is None:
-        return Gaussian()
-    if isinstance(value, Tasks):
-        return value
-    if isinstance(value, str):
-        return parse_tasks(value)
-    if not isinstance(value, list | tuple | np.ndarray):
-        refuse("tasks must be a law of tasks, its text or a covariance matrix", shown(value), EXAMPLES)
-    given = real("the covariance of tasks", value)
-    return Gaussian(covariance=np.diag(given) if given.ndim == 1 else given)
 
 
 def _factor(covariance: Array) -> Array | None:

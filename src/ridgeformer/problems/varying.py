@@ -28,8 +28,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions
-from ridgeformer.problems.problem import Problem
-from ridgeformer.validation import keywords, number
+from ridgeformer.problems.problem import BuiltIn, Problem
+from ridgeformer.validation import keywords
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
@@ -40,7 +40,7 @@ MEASURED = 1 << 14  # coordinates of the tasks of all sequences that a floor is 
 FLOOR_KEY = Key(0, 9, 0)
 
 
-class VaryingDimension(BaseProblem):
+class VaryingDimension(BuiltIn):
     """In-context regression with several dimensions; `Problem` makes one where `dim` names several.
 
     Sequence number i has dimension `dims[i % K]`, and the numbers of examples at this dimension have equal
@@ -88,8 +88,8 @@ class VaryingDimension(BaseProblem):
                 largest.noise,
                 "Use a problem of one dimension.",
             )
-        self.noise = largest.noise
-        self._laws = {"features": largest.features, "tasks": largest.tasks, "query": largest.query}
+        self.noise, self.has_pool = largest.noise, largest.has_pool
+        self.features, self.tasks, self.query = largest.features, largest.tasks, largest.query
         self.lengths = Lengths(sorted({n for cell in self.cells for n in cell.lengths.values.tolist()}))
         self.signal = float(np.mean([cell.signal for cell in self.cells]))
 
@@ -108,7 +108,7 @@ class VaryingDimension(BaseProblem):
             InputError: It is none of the dimensions.
         """
         if dim not in self.dims:
-            refuse(f"the dimensions are {self._dims}", shown(dim), "Choose one of these.")
+            refuse(f"the dimensions are {self.sizes[0]}", shown(dim), "Choose one of these.")
         cell: Problem = self.cells[self.dims.index(dim)]
         return cell
 
@@ -117,8 +117,9 @@ class VaryingDimension(BaseProblem):
         return dict(zip(self.dims, self.cells, strict=True))
 
     @property
-    def _dims(self) -> str:
-        return str(Lengths(self.dims))
+    def sizes(self) -> tuple[str, ContextRule]:
+        """See `BuiltIn.sizes`."""
+        return str(Lengths(self.dims)), self.rule
 
     @property
     def context(self) -> int:
@@ -128,73 +129,24 @@ class VaryingDimension(BaseProblem):
     @property
     def prior(self) -> Any:
         """The Gaussian law of tasks depends on the dimension: ask a cell."""
-        refuse("the law of the tasks depends on the dimension", f"d = {self._dims}", "Use problem.cell(d).prior.")
+        refuse("the law of the tasks depends on the dimension", f"d = {self.sizes[0]}", "Use problem.cell(d).prior.")
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """See `BaseProblem.arguments`."""
-        return {"dim": self._dims, "context": self.rule, "noise": self.noise, **self._laws}
-
-    def replace(self, **changes: Any) -> Any:
-        """See `BaseProblem.replace`: with one dimension it is an ordinary `Problem`."""
-        unknown, known = [name for name in changes if name not in self.arguments], ", ".join(self.arguments)
-        if unknown:
-            refuse(f"a problem has the arguments {known}", ", ".join(unknown), "Pass only these.")
-        return Problem(**{**self.arguments, **changes})
-
-    def at_noise(self, sigma: float) -> Any:
-        """See `BaseProblem.at_noise`."""
-        return self.replace(noise=number("sigma", sigma))
+    def _made(self, **arguments: Any) -> Any:
+        return Problem(**arguments)  # with one dimension it is an ordinary problem
 
     def edges(self) -> BaseProblem:
         """See `BaseProblem.edges`: the smallest, a middle and the largest dimension with fewest and most examples."""
         some = sorted({self.dims[0], self.dims[len(self.dims) // 4], self.dims[len(self.dims) // 2], self.dims[-1]})
-        return _Corners(some, self.rule, self.noise, **self._laws)
-
-    def as_dict(self) -> dict[str, Any]:
-        """See `BaseProblem.as_dict`."""
-        return {**self.cells[-1].as_dict(), "dim": self._dims, "context": str(self.rule)}
-
-    @property
-    def label(self) -> str:
-        """See `BaseProblem.label`."""
-        return f"d={self._dims} n={self.rule} {self.cells[-1].label.split(' ', 2)[2]}"
-
-    @property
-    def stem(self) -> str:
-        """See `BaseProblem.stem`."""
-        stem: str = self.cells[-1].stem
-        return stem
+        return _Corners(**{**self.arguments, "dim": some})
 
     def describe(self) -> dict[str, str]:
         """See `BaseProblem.describe`."""
         words: dict[str, str] = self.cells[-1].describe()
-        several = f"d is one of the {len(self.dims)} numbers {self._dims}, each with the same probability."
+        several = f"d is one of the {len(self.dims)} numbers {self.sizes[0]}, each with the same probability."
         context = f"n is one of the numbers {self.rule}, each with the same probability given d."
         return {"dimension": several, **words, "context": context}
 
-    def __str__(self) -> str:
-        return f"d={self._dims} n={self.rule} {str(self.cells[-1]).split(' ', 2)[2]}"
-
-    def __repr__(self) -> str:
-        inside = repr(self.cells[-1]).partition("noise=")[2]
-        return f"Problem(dim='{self._dims}', context='{self.rule}', noise={inside}"
-
-    def _identity(self) -> tuple[Any, ...]:
-        return type(self), self.dims, self.rule, self.cells[-1]._identity()[2:]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VaryingDimension) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
     # ---- what is best on it -----------------------------------------------------------------------------
-
-    @property
-    def has_pool(self) -> bool:
-        """See `BaseProblem.has_pool`."""
-        return bool(self.cells[-1].has_pool)
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
@@ -283,7 +235,7 @@ class VaryingDimension(BaseProblem):
         return Draw(moments, task, ridge, read_only(sigma), metric, dims=read_only(dims))
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
-        refuse("whole sequences have one dimension", f"d = {self._dims}", "Use problem.cell(d).")
+        refuse("whole sequences have one dimension", f"d = {self.sizes[0]}", "Use problem.cell(d).")
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
         """Evaluate a model by blocks of equal dimension; see `BaseProblem.step`."""
@@ -305,9 +257,9 @@ class VaryingDimension(BaseProblem):
 class _Corners(VaryingDimension):
     """The cells with the fewest and the most examples, where models are likeliest to explode."""
 
-    def __init__(self, dim: object, context: ContextRule, noise: object, **laws: Any) -> None:
-        super().__init__(dim, context, noise, **laws)
-        self.whole = VaryingDimension(dim, context, noise, **laws)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.whole = VaryingDimension(**arguments)
         self.cells = tuple(cell.edges() for cell in self.cells)
 
     def importance(self, dim: int, context: int | NDArray[np.int64]) -> Array:

@@ -26,8 +26,8 @@ from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.problems import BaseProblem, Lengths, Problem
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.problems.features import as_features
-from ridgeformer.problems.tasks import as_tasks
+from ridgeformer.problems.features import Features
+from ridgeformer.problems.tasks import Tasks
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.spec import PROTOCOLS, Protocol, as_protocol, make_spec
 from ridgeformer.validation import integer
@@ -179,9 +179,9 @@ def _noise(value: object) -> Noise:
 READ: dict[str, Callable[[Any], object]] = {  # what values of an axis are read as
     "noise": _noise,
     "context": Lengths,
-    "features": as_features,
-    "tasks": as_tasks,
-    "query": lambda value: value if value == "none" else as_features(value),
+    "features": Features.of,
+    "tasks": Tasks.of,
+    "query": lambda value: value if value == "none" else Features.of(value),
     "families": lambda value: family_named(value).name,
     "problem": check_any_problem,
 }

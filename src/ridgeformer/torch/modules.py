@@ -172,13 +172,8 @@ class TorchModel(nn.Module):
         check_tensor("queries", queries, (batch, "m", dim), like)
         assert isinstance(y, Tensor)
         assert isinstance(queries, Tensor)
-        context = self._tokens(x, y, float(layout.value(n)))
-        asked = self._tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted))
-        if layout.opening:
-            opening = torch.zeros_like(context[:, :1])
-            opening[:, 0, self.source.dim] = (2 * (x != 0).any(1).sum(1)).to(x.dtype).sqrt()
-            context = torch.cat([context, opening], 1)
-        tokens = torch.cat([context, asked], 1)
+        asked = layout.tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted), torch)
+        tokens = torch.cat([layout.context_tokens(x, y, torch), asked], 1)
         share = 1 / n if layout.attention == "mean" else 1.0
         kernel = self.kernel()
         for number, layer in enumerate(self.layers):
@@ -238,14 +233,6 @@ class TorchModel(nn.Module):
         for number, layer in enumerate(self.layers):
             tokens = layer(tokens, tokens.mT @ gram @ tokens, layer_of(kernel, number))
         return -tokens[:, :-1, -1]
-
-    def _tokens(self, x: Tensor, y: Tensor, coordinate: float) -> Tensor:
-        """Tokens (x, further coordinates, y), [B, n, D]."""
-        layout = self.source.layout
-        further = x.new_zeros((*y.shape, layout.extra))
-        if layout.coordinate != "none":
-            further[..., 0] = coordinate
-        return torch.cat([x, further, y[..., None]], -1)
 
     def extra_repr(self) -> str:
         """Return what the module is, for its text."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ridgeformer import engine as engines
-from ridgeformer.engine.kernels import KERNELS, Kernel
+from ridgeformer.engine.kernels import KERNELS, Kernel, half_square
 from ridgeformer.engine.law import Layout
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
@@ -190,17 +190,13 @@ def moment_loss(
         alone = np.ndim(metric) == 2 if not isinstance(metric, Tensor) else metric.ndim == 2
         shape = (model.dim, model.dim) if alone else (len(gram), model.dim, model.dim)
         weight = _checked("metric", metric, shape, kernel[0])
-    if model.layout.counted:
-        goal, weight = _counted(goal, weight)
+    goal, weight = model.layout.target(goal, torch), model.layout.metric(weight, torch)
     rest = [gram, goal, *([] if weight is None else [weight])]
     native = all(value.device.type == "cpu" and value.dtype in PRECISE for value in (*kernel, *rest))
     if native and not is_transformed() and not any(value.requires_grad for value in rest):
         gradient = torch.is_grad_enabled() and any(value.requires_grad for value in kernel)
-        loss: Tensor = _native(type(kernel).__name__, list(kernel), gram, goal, weight, gradient)[0]
-        return loss
-    error = module.map_of(kernel, gram)[:, : goal.shape[1]] - goal
-    weighed = error if weight is None else (weight @ error[..., None])[..., 0]
-    return 0.5 * (error * weighed).sum(1).mean()
+        return _native(type(kernel).__name__, list(kernel), gram, goal, weight, gradient)[0]
+    return half_square(module.map_of(kernel, gram)[:, : goal.shape[1]] - goal, weight).mean()
 
 
 def token_loss(module: torch.nn.Module, x: Tensor, y: Tensor, queries: Tensor, answers: Tensor) -> Tensor:
@@ -249,15 +245,6 @@ def _checked(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Ten
     check_tensor(name, value, shape, like)
     tensor: Tensor = value
     return tensor
-
-
-def _counted(goal: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Target and metric with one more coordinate, for the intercept."""
-    goal = torch.nn.functional.pad(goal, (0, 1))
-    if metric is not None:
-        metric = torch.nn.functional.pad(metric, (0, 1, 0, 1))
-        metric[..., -1, -1] = 1.0
-    return goal, metric
 
 
 @torch.library.custom_op("ridgeformer::moment_loss", mutates_args=())
