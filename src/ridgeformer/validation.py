@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -74,6 +75,28 @@ def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[G
         return checked
 
     return decorate
+
+
+def register(what: str, kind: type[Any], known: dict[str, Any]) -> None:
+    """Enter a class under its name.
+
+    Args:
+        what: What it is a class of, for the error message.
+        kind: The class, with an attribute `name`. It may be defined again.
+        known: The classes by their names.
+
+    Raises:
+        InputError: Its name is no name, or that of another class.
+    """
+    name = kind.name
+    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
+        rule = f"the name of a {what} must be a lower-case letter and up to 30 more letters, digits, _ or -"
+        refuse(rule, shown(name), f'Write name = "my-{what}", for example.')
+    other = known.setdefault(name, kind)
+    if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
+        received = f"{name!r}, which is {other.__module__}.{other.__qualname__}"
+        refuse(f"the name of a {what} must be its own", received, "Choose another name.")
+    known[name] = kind
 
 
 def number(name: str, value: object, least: float = 0.0, most: float = math.inf) -> float:

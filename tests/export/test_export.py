@@ -412,7 +412,8 @@ def test_latex_shows_scratch_coordinates_and_matrices_of_zeros():
     text = export(model_with_room("full"), "latex")
     assert r"x_i \\ 0_{2} \\ y_i" in text
     assert r"(e_{n+1}^{2})_{6}" in text
-    assert "0.00 & 0.00" in export(LinearTransformer(Full(np.ones((1, 1, 2, 2)), np.zeros((1, 1, 2, 2)))), "latex")
+    Q = np.stack([np.ones((2, 2)), np.zeros((2, 2))])[None]
+    assert "0.00 & 0.00" in export(LinearTransformer(Full(np.ones((1, 2, 2, 2)), Q)), "latex")
 
 
 def test_the_documentation_shows_what_is_exported():

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel, Layout, Matrices
 from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import array, integer, layer_number, precision, real
+from ridgeformer.validation import array, integer, layer_number, precision, real, register
 from ridgeformer.values import Value, read_only
 
 Float = NDArray[np.floating[Any]]
@@ -67,8 +67,7 @@ class Family(Value, ABC):
         cls.has_sizes = bool(cls.__dict__.get("has_sizes"))  # not inherited: a name with sizes leads to one class
         cls.built_in = bool(cls.__dict__.get("built_in"))
         if "name" in cls.__dict__ and not cls.has_sizes:
-            _check_name(cls)
-            FAMILIES[cls.name] = cls
+            register("family", cls, FAMILIES)
 
     @classmethod
     def layout_for(cls, layout: Layout, dim: int) -> Layout:
@@ -379,24 +378,6 @@ class Family(Value, ABC):
                 f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/families.md.",
             )
         return self.layer_axis
-
-
-def _check_name(family: type[Family]) -> None:
-    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
-    name, module = family.name, family.__module__
-    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
-        refuse(
-            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
-            repr(name)[:80],
-            'Write name = "my_family", for example.',
-        )
-    known = FAMILIES.get(name)
-    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
-        refuse(
-            "the name of a family must be its own",
-            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
-            "Choose another name.",
-        )
 
 
 _SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: sizes and function

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Engine, Evaluation, Kernel, Key
-from ridgeformer.errors import InputError, kind_of, refuse, shown
+from ridgeformer.errors import InputError, kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Described, Lengths, short
 from ridgeformer.problems.tokens import Bank
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import array, integer, register
 
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
 OWN = "_CustomProblem__own"  # the attribute that holds what is computed from a problem, and no part of its state
@@ -69,23 +68,8 @@ class CustomProblem(BaseProblem):
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Enter a subclass with a name among those that stored runs can be read with."""
         super().__init_subclass__(**keywords)
-        name = vars(cls).get("name")
-        if name is None:
-            return
-        if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
-            refuse(
-                "the name of a problem must be a lower-case letter and up to 30 more letters, digits, _ or -",
-                shown(name),
-                'Write name = "my-problem", for example.',
-            )
-        known = CUSTOM.get(name)
-        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            refuse(
-                "the name of a problem must be its own",
-                f"{name!r}, which is {known.__qualname__}",
-                "Choose another name.",
-            )
-        CUSTOM[name] = cls
+        if vars(cls).get("name") is not None:
+            register("problem", cls, CUSTOM)
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, count: int) -> Sequences | Draw:

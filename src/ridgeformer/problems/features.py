@@ -95,9 +95,6 @@ class Features(Described):
         """
         if query is not None and not query.fixed:
             refuse("queries have one covariance for all sequences", query, "Pass a matrix or a spectrum.")
-        if query is not None and self.standardised:
-            rule = "queries of standardised features have the covariance of the features"
-            refuse(rule, query, "Leave out query, or do not standardise.")
         if self.standardised and lengths.least < 2:
             refuse("standardising needs at least two examples", f"context {lengths}", "Pass a larger context.")
 

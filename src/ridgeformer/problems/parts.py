@@ -39,6 +39,7 @@ LONGEST_TEXT = 10_000_000
 MOST_NUMBERS = 250_000  # of a text, as in a covariance of 500 features
 MANY = 4  # numbers, beyond which a label gives their number only
 MOST_EXAMPLES, MOST_LENGTHS, MOST_DIM = 1 << 52, 10_000, 4096
+LIST = re.compile(r"\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]")  # of numbers, or of lists of numbers
 CONTEXT = "the context must be a number of examples, a range or a list of them"
 CONTEXTS = 'Pass 20, range(10, 41), [10, 20, 40], "10..40" or "10,20,40".'
 DIMENSION = "dim must be a dimension, or a range or list of them"
@@ -244,22 +245,13 @@ def _without_lists(text: str) -> tuple[str, list[Any]]:
     """A text with `_[0]`, `_[1]`, ... in place of its lists of numbers, and the lists: a syntax tree would be huge."""
     if text.count(",") > MOST_NUMBERS:
         raise ValueError
-    pieces: list[str] = []
     lists: list[Any] = []
-    start = depth = 0
-    for match in re.finditer(r"[\[\]]", text):
-        at = match.start()
-        if text[at] == "[":
-            if not depth:
-                pieces += [text[start:at], f"_[{len(lists)}]"]
-                start = at
-            depth += 1
-        else:
-            depth -= 1
-            if not depth:
-                lists.append(parse_json(text[start : at + 1]))
-                start = at + 1
-    return "".join([*pieces, text[start:]]), lists
+
+    def kept(match: re.Match[str]) -> str:
+        lists.append(parse_json(match[0]))
+        return f"_[{len(lists) - 1}]"
+
+    return LIST.sub(kept, text), lists
 
 
 def _made(node: ast.expr, kind: type[Described], lists: list[Any]) -> Any:
@@ -462,6 +454,9 @@ class ContextRule(_Written):
 
     def __str__(self) -> str:
         return str(self._rule)
+
+    def __repr__(self) -> str:
+        return repr(str(self))
 
 
 def varies(dim: object) -> bool:
