@@ -329,7 +329,7 @@ CARELESS = Broken(lambda f: Sequences(**{**f, "x": np.random.default_rng().stand
         (lambda: Dataset(5), "a data set is made of Sequences; got an int. Pass Sequences(x, y, ...)."),
         (lambda: evaluate(SPOILT, ConstRR(1.0), sequences=7), "y must be finite; got NaN or infinity in it. Drop or"),
         (lambda: train(SPOILT, "gdpp", 1, sequences=7), "y must be finite; got NaN or infinity in it. Drop or repair"),
-        (Broken(moments(metric=-np.eye(2))).five, "must have no negative eigenvalue; got -1. Pass the covariance"),
+        (Broken(moments(metric=-np.eye(2))).five, "metric must have no negative eigenvalue; got -1"),
         (Broken(moments(metric=np.triu(np.ones((2, 2))))).five, "must be symmetric; got one that is not. Pass"),
         (Broken(NEGATIVE).five, "which are mean squares, must not be negative; got -1.0. Correct the draw method."),
         (Broken(tokens(answers=lambda a: a + 5)).five, "answers must be <task, query>, without noise; got others."),

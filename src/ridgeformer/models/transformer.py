@@ -97,6 +97,7 @@ class LinearTransformer(TokenForm, MomentForm):
     def simplest_family(self) -> str:
         """The simplest of gdpp, diag and full that a model of these families is of, exactly; the name of any other.
 
+        >>> from ridgeformer import Diag
         >>> LinearTransformer(Diag(omega=[[[0.1, 0], [-0.03, 0]]]), dim=3).to_full().simplest_family
         'gdpp'
         """

@@ -271,32 +271,6 @@ def _made(node: ast.expr, kind: type[Described], lists: list[Any]) -> Any:
     )
 
 
-def parse_problem(text: str) -> dict[str, Any]:
-    """Return the arguments of `Problem` that a text names.
-
-    Args:
-        text: Such as `d=10 n=20 uniform(0,5) features=powerlaw(1)`.
-
-    Returns:
-        The arguments by name.
-
-    Raises:
-        InputError: The text describes no problem.
-    """
-    names = {"d": "dim", "n": "context"}
-    arguments: dict[str, Any] = {}
-    if not isinstance(text, str):
-        refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-    for part in text.split():
-        name, _, value = part.partition("=")
-        if name not in ("d", "n", "features", "tasks", "query"):
-            name, value = "noise", part
-        if not value or names.get(name, name) in arguments:
-            refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        arguments[names.get(name, name)] = value
-    return arguments
-
-
 def _ranges(text: str, term: Callable[[str], int]) -> list[range]:
     """The ranges that a text such as `2..8,16` lists, both ends included; a number alone is a range of one."""
     ends = [part.partition("..") for part in text.split(",")]

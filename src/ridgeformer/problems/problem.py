@@ -25,13 +25,13 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic
-from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, parse_problem, shown_text, varies
+from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, shown_text, varies
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks
 from ridgeformer.problems.tokens import Bank, draw_with_tokens
 from ridgeformer.validation import integer, keywords, number
@@ -271,7 +271,18 @@ class Problem(BuiltIn):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        return cls(**parse_problem(text))
+        names = {"d": "dim", "n": "context", "features": "features", "tasks": "tasks", "query": "query"}
+        arguments: dict[str, Any] = {}
+        if not isinstance(text, str):
+            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+        for part in text.split():
+            start, _, value = part.partition("=")
+            name = names.get(start, "noise")
+            value = part if name == "noise" else value
+            if not value or name in arguments:
+                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+            arguments[name] = value
+        return cls(**arguments)
 
     def describe(self) -> dict[str, str]:
         """Say what the problem is, in a sentence for each of its parts.
