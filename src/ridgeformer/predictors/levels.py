@@ -17,7 +17,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.problems import Tasks
-from ridgeformer.problems import Tasks
 
 __all__ = ["TINY", "OverLevels", "TaskPosterior", "at_known_levels"]
 
