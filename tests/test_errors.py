@@ -28,9 +28,22 @@ from ridgeformer.explanation import ablate, compare_algorithms, patch_noise
 from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.explanation.interventions import without_flow
 from ridgeformer.export import export
+from ridgeformer.papers.vladymyrov2024.theory import (
+    fixed_noise,
+    heads,
+    momentum,
+    quadratic,
+    rescaling,
+    step_size,
+    verify,
+)
+from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import second_order_solver
 from ridgeformer.predictors import Fitted, Guarded, SparseBayes, SparseOracle, TokenBayes, Universal
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.subsets import SubsetTree, every_subset
+from ridgeformer.theory import one_layer
+from ridgeformer.theory.gradient_steps import expected_loss
+from ridgeformer.theory.pretraining import sample
 from sklearn import linear_model
 from support import draw, refused
 
@@ -151,10 +164,35 @@ def test_missing_brackets(text, words):
         (lambda: patch_noise(PROBLEM, STEP, parts=["S", "further"]), "are gram, S, b, q, query; got further"),
         (lambda: patch_noise(PROBLEM, STEP, parts=[]), "got none. Choose some of these."),
         (lambda: patch_noise(Problem(3, 8, 1), STEP), "needs two noise levels; got a problem with one, 1. Pass"),
+        # theory
+        (lambda: expected_loss(Problem(3, 6, 1, features="powerlaw(1)"), 2, 0.1), "known for isotropic problems; got"),
+        (
+            lambda: one_layer.optimum(Problem(3, 6, 1, features="factors(1)")),
+            "features with one covariance; got factors",
+        ),
+        (lambda: one_layer.risk(PROBLEM, np.zeros((2, 2))), "W must have shape (3, 3); got shape (2, 2)"),
+        (lambda: sample(Problem(3, 6, 1, features="rotated(powerlaw(1))"), 5, None), "one covariance"),
+        (lambda: rescaling.rescaling_model(1.0, 1.0, 10, 3), "the two noise levels must differ; got 1.0"),
+        (lambda: rescaling.rescaling_model(-1.0, 1.0, 10, 3), "sigma_1 must be at least 0; got -1.0"),
+        (lambda: rescaling.decay(1.0, 1.0, 2.0, contexts=(10, 100)), "three contexts at least; got 2"),
+        (lambda: second_order_solver(0.5, 1e-3, dim=3), "kappa must be at least 1; got 0.5"),
+        (lambda: second_order_solver(10.0, 0.0, dim=3), "epsilon must lie in [1e-100, 1); got 0.0"),
+        (lambda: second_order_solver(10.0, 1e-20, dim=3), "express an accuracy of 1e-14 at best; got 1e-20"),
+        (lambda: second_order_solver(10.0, 1e-3, dim=3, plan="greedy"), "one of paper, balanced; got 'greedy'"),
+        (lambda: verify(["gravity"]), "a statement must be one of linear_model, quadratic ... got 'gravity'"),
+        (lambda: momentum.terms(CONSTANT, None), "for Diag and GD++"),
+        (lambda: step_size.dropped_over_kept(10, 10, 1.0), "residuals need n > d and noise"),
+        (lambda: quadratic.largest_square(np.ones((1, 3, 3))), "a span must leave something out"),
+        (
+            lambda: quadratic.context_for(2, cosine=1.5),
+            "must lie between 0 and 1; got (1.5, 0.99). Leave them out for 0.1",
+        ),
+        (lambda: heads.merge(GDpp(omega=[[0.1, 0.1]])), "merged in Diag models; got a GDpp"),
+        (lambda: fixed_noise.filtered(MEAN, np.ones(2)), "for GD++ models only"),
         # exports
         (lambda: export(MEAN), "whose further coordinates start at zero; ... Pass context=20"),
         *((lambda to=to: export(CONSTANT, to), "Train one without a constant or a length") for to in ("latex", "onnx")),
     ],
 )
-def test_refusals_of_predictors_and_explanations(call, words):
+def test_refusals(call, words):
     refused(call, words)

@@ -328,8 +328,7 @@ def test_layers_may_be_any_axis_of_arrays(parts):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../../outside", 'a"""\nimport os', "", "Name", "1st", "x" * 40, "a/b", "a b", None, 3, "naïve", "nul\0"],
+    "name", ["../../outside", 'a"""\nimport os', "", "Name", "1st", "x" * 40, "a/b", "a b", None, 3, "naïve", "nul\0"]
 )
 def test_names_of_families_are_names(name):
     with pytest.raises(InputError, match="the name of a family must be a lower-case letter and up to 30 more"):

@@ -173,20 +173,6 @@ def test_copies_and_pickles_are_read_only_too(value):
         again.anything = 1
 
 
-def test_pickled_arrays_are_equal_and_read_only():
-    model = full()
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.P, model.P)
-    for model, name in ((full(), "P"), (diag(), "p")):
-        again = pickle.loads(pickle.dumps(model)).family.arrays
-        with pytest.raises(ValueError, match="read-only"):
-            again[name][0] = 0
-    alone = pickle.loads(pickle.dumps(diag().family.arrays))
-    with pytest.raises(ValueError, match="read-only"):
-        alone["p"][0] = 0
-    assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM
-
-
 def test_frozen_leaves_what_is_read_only_as_it_is():
     array = read_only(np.zeros(2))
     assert frozen(array) is array

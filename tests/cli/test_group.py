@@ -206,11 +206,7 @@ def test_completion_scripts_are_those_of_docs_completion(shell):
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ("ridgeformer tr", "train"),
-        ("ridgeformer train --fam", "--family"),
-        ("ridgeformer train --family di", "diag"),
-    ],
+    [("ridgeformer tr", "train"), ("ridgeformer train --fam", "--family"), ("ridgeformer train --family di", "diag")],
 )
 def test_completion_of_commands_options_and_values(words, expected):
     """What Bash asks for when Tab is pressed after `words`; answers are lines `type,value`."""

@@ -27,13 +27,7 @@ def test_training_and_showing(tmp_path):
     done = call(*TRAIN, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path / "curve.png"))
     assert done.returncode == 0, done.stderr
     assert "diag, 2 layers, d=3 n=6 uniform(0,3), seed 0" in done.stdout
-    for word in (
-        "status",
-        "; ratio: ",
-        "exploded: 0 of 5,000",
-        "with the models that it was grown from",
-        "stored in",
-    ):
+    for word in ("status", "; ratio: ", "exploded: 0 of 5,000", "with the models that it was grown from", "stored in"):
         assert word in done.stdout
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     again = json.loads(call(*TRAIN, "--out", str(tmp_path / "runs"), "--json").stdout)

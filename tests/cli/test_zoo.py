@@ -60,13 +60,6 @@ def test_a_model_is_described(name):
     assert found["seeds_with_weights"] == [0, 1, 2, 3, 4]
 
 
-def test_models_of_a_seed_whose_weights_are_not_in_the_package():
-    seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
-    found = call("models", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights                False" in found
-    assert "the seed must be one of" in call("models", "full/3/categorical(1,3)/9").stderr
-
-
 def test_the_table_has_explosions_actual_families_and_prices():
     """One row for each of the 210 models; what a search chose is read from its parameters."""
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(call("models", "--csv", "-").stdout))}

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import (
-    BayesRR,
-    Layout,
-    LinearTransformer,
-    Moments,
-    Problem,
-    evaluate,
-    explain,
-)
+from ridgeformer import BayesRR, Layout, LinearTransformer, Moments, Problem, evaluate, explain
 from ridgeformer.evaluation.sequence_losses import draw_sequences
 from ridgeformer.explanation import ablate
 from ridgeformer.explanation.coefficients import diagonal_part

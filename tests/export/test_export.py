@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -118,12 +117,6 @@ def assert_is_exported(model, inputs, formats=("python", "float32", "float64", "
         session = runtime.InferenceSession(export(model, "onnx"), providers=["CPUExecutionProvider"])
         feed = dict(zip(("X", "y", "x_query"), (value.astype(np.float32) for value in inputs), strict=True))
         assert_close_in_float32(model, inputs, session.run(["prediction"], feed)[0])
-
-
-@given(**MODELS)
-def test_torch_is_the_token_form(kind, dim, context, layers, heads, seed):
-    model = model_of(kind, dim, layers, heads, context, seed)
-    assert_is_exported(model, sequences(model, context, seed=seed), ("float32", "float64"))
 
 
 @settings(max_examples=20)
@@ -275,24 +268,6 @@ def test_sources_of_isotropic_families_work_in_any_dimension(name):
     assert_close_in_float64(other, inputs, found.detach().numpy())
 
 
-def test_torch_layers_can_be_hooked_and_loaded():
-    torch = pytest.importorskip("torch")
-    for kind in ("full", "diag", "gdpp", "diag omega", "gdpp omega"):
-        model = model_of(kind, 3, 2, 2, 5)
-        x, y, queries = sequences(model, 5)
-        module = run(export(model, "torch"))["LinearTransformer"](torch.float64)
-        seen = []
-        for layer in module.layers:
-            layer.register_forward_hook(lambda layer, inputs, output, seen=seen: seen.append(output.detach().numpy()))
-        module.predict(*map(torch.tensor, (x, y, queries)))
-        np.testing.assert_allclose(np.stack(seen), model.tokens(x, y, queries)[1:], rtol=1e-12, atol=1e-13)
-        assert [name for name, _ in module.layers[0].named_parameters()] == list(model.family.arrays)
-        again = run(export(model, "torch"))["LinearTransformer"](torch.float64)
-        again.load_state_dict(module.state_dict())
-        tokens = torch.tensor(model.tokens(x, y, queries[:, :1])[0])
-        np.testing.assert_allclose(-again(tokens)[:, -1, -1].detach(), model.predict(x, y, queries)[:, 0], rtol=1e-9)
-
-
 def rows_of(text):
     """The rows of the first align environment."""
     return text.split("\\begin{align*}\n")[1].split("\n\\end{align*}")[0].split(" \\\\\n")
@@ -327,27 +302,6 @@ def test_latex_has_the_numbers_of_every_update(kind, digits):
         found = terms_of(x) | terms_of(y)
         wanted = {name: values[layer] for name, values in omega.items() if values[layer]}
         assert found == pytest.approx(wanted, rel=0.5 * 10.0 ** (1 - digits) + 1e-15)
-
-
-def test_latex_says_how_many_heads_there_are_and_how_numbers_are_rounded():
-    """Omegas stand for two heads, as the model says; entries of matrices are rounded together."""
-    model = LinearTransformer(Diag(omega=[[[0.01, 0.02], [0.03, 0.04]]]), dim=3)
-    assert model.heads == 2
-    first = export(model, "latex").splitlines()[0]
-    assert first == "% Diag, 1 layer, 2 heads, for d = 3; numbers rounded to 3 significant digits. Needs amsmath."
-    first = export(LinearTransformer.random("full", dim=2, layers=1, heads=2), "latex", digits=1).splitlines()[0]
-    assert "1 layer, 2 heads, for d = 2; numbers rounded to 1 significant digit of the largest entry of their" in first
-
-
-def test_latex_rows_are_mathematics():
-    """Matplotlib's parser of TeX reads every row."""
-    mathtext = pytest.importorskip("matplotlib.mathtext")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        parser = mathtext.MathTextParser("path")
-    text = export(tame_model("diag", 3, 2, 1, 5), "latex")
-    for row in rows_of(text):
-        assert parser.parse(f"${' '.join(row.replace('&', '').split())}$").width > 0
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -497,15 +451,3 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
         code, printed, error = command(*arguments)
         assert (code, printed, error.count("\n")) == (2, "", 1)
         assert words in error
-
-
-def test_records_that_say_other_things_are_passed_over(command, tmp_path):
-    model = tmp_path / "model.safetensors"
-    for record in ({}, {"spec": 3}, {"spec": {"dim": 1}, "result": {"loss": "?"}}):
-        save(tame_model("diag", 2, 1, 1, 3), model, record=record)
-        assert "Trained" not in command(model)[1]
-    evil = {"dim": 1, "context": 1, "noise": 'x"""\nimport os\n\\', "seed": 0}
-    save(tame_model("diag", 2, 1, 1, 3), model, record={"spec": evil, "result": {"loss": 1}})
-    code, source, _ = command(model)
-    assert code == 0
-    assert "os" not in run(source)

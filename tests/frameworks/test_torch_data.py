@@ -56,8 +56,7 @@ def test_bad_input_is_refused_in_words():
 
 
 @pytest.mark.parametrize(
-    ("family", "layout"),
-    [("channels(1,3)", Layout()), ("diag", Layout("mean")), ("full", Layout("mean", "length", 1))],
+    ("family", "layout"), [("channels(1,3)", Layout()), ("diag", Layout("mean")), ("full", Layout("mean", "length", 1))]
 )
 def test_batches_for_the_tokens_of_a_model(family, layout):
     model = LinearTransformer.random(family, dim=3, layers=2, context=6, layout=layout)

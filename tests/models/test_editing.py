@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, Full, GDpp, InputError, Layout, LinearTransformer, Problem
-from ridgeformer.models.family import FAMILIES, family_named, known_families
+from ridgeformer.models.family import family_named, known_families
 from ridgeformer.models.transformer import OMEGAS
 from support import draw, refused, tame_model
 
@@ -175,14 +175,6 @@ def test_a_model_without_a_layer_is_that_of_the_other_layers(family):
         if model.width == 3:
             check(new, [one for at, one in enumerate(layers_of(model)) if at != layer % 4])
     assert model.layers == 4
-
-
-@pytest.mark.parametrize("family", ["full", "diag", "gdpp"])
-def test_plain_families_stay_what_they_are(family):
-    model = model_of(family, 2)
-    assert type(model.without(1).family) is type(model.truncate(2).family) is FAMILIES[family]
-    assert type(model.stack(model).family) is FAMILIES[family]
-    assert model.without(1).family.arrays.keys() == model.family.arrays.keys()
 
 
 @pytest.mark.parametrize("family", BUILT_IN)

@@ -80,19 +80,6 @@ def test_two_axes_have_a_line_for_each_value_of_the_first_and_a_panel_for_each_p
         losses.plot()
 
 
-def test_losses_beyond_the_axis_have_a_whole_marker_at_its_edge():
-    """One that a line of points has would be cut in half."""
-    losses = compare(
-        Problem(2, 4, "uniform(0,2)"), {"ridge": ConstRR(0.0), "r": ConstRR(2.0)}, {"noise": [0, 1]}, sequences=50
-    )
-    assert losses.loss[0, 0] < 1e-20
-    (axis,) = losses.plot().axes
-    (edge,) = [one for one in axis.get_lines() if one.get_marker() == "v" and len(one.get_xdata())]
-    assert (edge.get_xdata().tolist(), edge.get_ydata().tolist()) == ([0.0], [axis.get_ylim()[0]])
-    assert not edge.get_clip_on()
-    assert "beyond the axis" in labels(axis)
-
-
 def test_prefixes_are_drawn_against_their_lengths():
     model = LinearTransformer.random("diag", dim=3, layers=1, scale=0.05, context=6)
     losses = compare(PROBLEM.replace(context="4..6"), {"model": model}, "context", sequences=200)

@@ -102,13 +102,6 @@ def test_weights_that_are_not_finite_are_counted():
     assert np.array_equal(one.weights(moments)[1:3], BAYES.weights(moments[1:3]))
 
 
-def test_contexts_of_several_lengths():
-    problem = Problem(10, "5..40", "uniform(0,5)")
-    moments, one = problem.moments(400).moments, guarded()
-    alone = [one.weights(moments[i : i + 1])[0] for i in range(40)]
-    np.testing.assert_allclose(one.weights(moments)[:40], alone, rtol=1e-9, atol=1e-12)
-
-
 def test_it_is_a_predictor_like_any_other():
     one = guarded()
     assert isinstance(one, Predictor)

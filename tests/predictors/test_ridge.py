@@ -2,17 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from ridgeformer import (
-    AdaRR,
-    ConstRR,
-    CustomProblem,
-    InputError,
-    Moments,
-    OracleRR,
-    Problem,
-    TunedRR,
-    compare,
-)
+from ridgeformer import AdaRR, ConstRR, CustomProblem, InputError, Moments, OracleRR, Problem, TunedRR, compare
 
 PROBLEM = Problem(4, 12, "uniform(0,2)")
 

@@ -238,20 +238,3 @@ def test_specs_of_general_runs_are_read_back(problem, layout):
     assert again.name == spec.name
     assert len(spec.name) < 120
     assert "/" not in spec.name
-
-
-def test_names_of_runs_tell_problems_and_layouts_apart():
-    plain = Problem(3, 6, "fixed(1)")
-    others = [
-        plain,
-        plain.replace(features="factors(1)"),
-        plain.replace(tasks="lowrank(1)"),
-        plain.replace(query=[1, 2, 3]),
-        plain.replace(context="5..7"),
-    ]
-    names = {make_spec(one, "full", layers=1, sequences=1000).name for one in others}
-    names |= {
-        make_spec(plain, "full", layers=1, sequences=1000, layout=Layout(*more)).name
-        for more in (("mean",), ("sum", "length"))
-    }
-    assert len(names) == 7

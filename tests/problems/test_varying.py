@@ -116,16 +116,6 @@ def test_batches_by_blocks_are_those_of_the_largest_dimension(problem, model):
             assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_a_model_at_another_dimension_is_the_same_function(model):
-    """The padded context at d = 4 has the weights of the context at d = 2."""
-    x, y = np.random.default_rng(0).normal(size=(2, 6, 2)), np.random.default_rng(1).normal(size=(2, 6))
-    from ridgeformer.moments import Moments
-
-    small, padded = Moments.from_tokens(x, y), Moments.from_tokens(np.pad(x, ((0, 0), (0, 0), (0, 2))), y)
-    assert model.weights(padded)[:, :2] == pytest.approx(model.at_dim(2).weights(small), rel=1e-10)
-    assert not model.weights(padded)[:, 2:].any()
-
-
 def test_maps_of_dimension_and_context(problem, model, tmp_path):
     losses = compare(problem, {"model": model}, over={"dim": [2, 5], "context": ["d", "2d", 8]}, sequences=500)
     assert losses.loss.shape == (1, 2, 3)

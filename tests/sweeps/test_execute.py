@@ -66,12 +66,7 @@ def start_driver(out):
     grid = write_grid(out.parent / "grid.toml", 3)
     command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid), "--out", str(out), "--workers", "2", "--json"]
     return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=unmeasured(),
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=unmeasured()
     )
 
 

@@ -67,11 +67,7 @@ def test_a_sweep_over_problems_of_ones_own_in_processes(tmp_path):
     again = sweep(grid.specs(), tmp_path, workers=2)
     assert again.reused == 3
     listed = {entry.details for entry in load_runs(tmp_path).entries}
-    assert listed == {
-        "dim=3 context=8 freedom=3.0",
-        "dim=3 context=8 freedom=5.0",
-        "features=powerlaw(1)",
-    }
+    assert listed == {"dim=3 context=8 freedom=3.0", "dim=3 context=8 freedom=5.0", "features=powerlaw(1)"}
     command = [sys.executable, "-m", "ridgeformer", "runs", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
     assert shown.returncode == 0, shown.stderr

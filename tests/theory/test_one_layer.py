@@ -80,13 +80,6 @@ def test_isotropic_problems_have_a_multiple_of_the_identity():
     assert zero == pytest.approx(2.0)  # half the signal
 
 
-def test_bad_arguments():
-    with pytest.raises(InputError, match="for features with one covariance; got factors"):
-        optimum(BASE.replace(features="factors(1)"))
-    with pytest.raises(InputError, match="W must have shape"):
-        risk(BASE, np.zeros((2, 2)))
-
-
 TRAINED = {
     "anisotropic": Problem(4, 10, 1, features="powerlaw(1.5)"),
     "a prior with a mean": Problem(3, 8, 0.5, features=MATRIX, tasks=PRIOR),

@@ -58,8 +58,3 @@ def test_the_limits_are_continuous_in_what_the_formulas_treat_apart():
     assert np.allclose(errors, x / (1 + x) + rho, atol=1e-4)
     with pytest.raises(InputError, match="infinite at tau = 1"):
         limit(1, 1, 1, 0.1)
-
-
-def test_features_of_many_covariances_are_refused():
-    with pytest.raises(InputError, match="one covariance"):
-        sample(Problem(3, 6, 1, features="rotated(powerlaw(1))"), 5, np.random.default_rng(0))

@@ -12,15 +12,7 @@ from ridgeformer.errors import DamageError
 from ridgeformer.models import Looped
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
-from ridgeformer.training import (
-    SGD,
-    Adam,
-    CSVLogger,
-    GradientDescent,
-    GradientFlow,
-    Paper,
-    Search,
-)
+from ridgeformer.training import SGD, Adam, CSVLogger, GradientDescent, GradientFlow, Paper, Search
 from ridgeformer.training.descent.averages import Average
 from ridgeformer.training.job import RACE
 from ridgeformer.training.paper import query_gradient

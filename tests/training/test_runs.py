@@ -216,11 +216,7 @@ def test_files_that_were_set_aside_are_not_overwritten(done, tmp_path):
         with pytest.warns(DamagedRunWarning, match="trained again; its damaged files are kept"):
             assert equal(train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path), done)
     kept = {path.name: path.read_text() for path in done.folder.glob("damaged-*record.json")}
-    assert kept == {
-        "damaged-record.json": "first",
-        "damaged-2-record.json": "second",
-        "damaged-3-record.json": "third",
-    }
+    assert kept == {"damaged-record.json": "first", "damaged-2-record.json": "second", "damaged-3-record.json": "third"}
 
 
 def test_the_journal_of_a_finished_run_is_removed(done, tmp_path):

@@ -279,10 +279,7 @@ DECIDED = {
     ),
     "beats_ada": ({"cell": by_method(AdaRR=2.0)}, {"cell": by_method(AdaRR=0.5)}),
     "matches_tuned": ({"cell": by_method(TunedRR=2.0)}, {"cell": by_method(TunedRR=0.5)}),
-    "only_tuned_is_near": (
-        {"cell": by_method(TunedRR=1.2, AdaRR=2.0, ConstRR=2.0)},
-        {"cell": by_method(TunedRR=2.0)},
-    ),
+    "only_tuned_is_near": ({"cell": by_method(TunedRR=1.2, AdaRR=2.0, ConstRR=2.0)}, {"cell": by_method(TunedRR=2.0)}),
     "mirrors_constant": ({"curve": by_row()}, {"curve": by_row(**{"GD++": 2.0})}),
     "ada_profile": ({"curve": lambda row, sigmas, inside: sigmas}, {"curve": by_row()}),
     "tuned_middle": (
