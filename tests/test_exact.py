@@ -5,7 +5,14 @@ import pytest
 
 from ridgeformer import ConstRR, GDpp, InputError, LinearTransformer, Problem, evaluate
 from ridgeformer.bfgs import Minimum, descend
-from ridgeformer.exact import ExcessLoss, const_loss, exact_loss, least_excess_loss, least_loss
+from ridgeformer.exact import (
+    ExcessLoss,
+    const_loss,
+    exact_loss,
+    expected_oracle_loss,
+    least_excess_loss,
+    least_loss,
+)
 from support import slopes
 
 
@@ -26,6 +33,15 @@ def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
     assert abs(found.loss - exact_loss(problem, model)) < 4 * found.error
     const = evaluate(problem, ConstRR.tune(problem), sequences=100_000, with_floor=False)
     assert abs(const.loss - const_loss(problem)) <= 4 * const.error + 1e-20
+
+
+@pytest.mark.parametrize(("dim", "context"), [(3, 6), (6, 4)])
+def test_the_exact_loss_of_the_oracle_is_what_sampling_finds(dim, context):
+    """With fewer examples than dimensions, directions without any example count in full."""
+    problem = Problem(dim, context, "uniform(0,2)")
+    draw = problem.moments(20_000)
+    losses = draw.losses(draw.ridge, draw.task)
+    assert abs(losses.mean() - expected_oracle_loss(problem)) < 4 * losses.std() / np.sqrt(len(losses))
 
 
 def test_one_layer_without_noise_has_a_closed_form():

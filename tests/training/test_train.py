@@ -232,7 +232,7 @@ def test_time_can_be_limited():
     assert found.status == "budget reached"
     assert "time" in found.message
     assert found.loss < 2  # predicting 0 has 4
-    more = train(problem, "full", 3, protocol=Search(seconds=4), sequences=5000)
+    more = train(problem, "full", 3, protocol=Search(seconds=1), sequences=5000)
     assert more.status == "budget reached"
     assert more.loss <= found.loss
     assert len(more.history) >= len(found.history)
@@ -372,7 +372,7 @@ def test_less_effort_is_less_work():
     for problem in (SMALL, Problem(4, 8, "fixed(1)", features="powerlaw(1)")):
         work = [
             train(problem, "diag", 2, protocol=Search(effort=effort), sequences=100).history.sequences[-1]
-            for effort in (0.1, 0.3, 1)
+            for effort in (0.05, 0.3)
         ]
         assert work == sorted(work)
 
@@ -443,11 +443,11 @@ def test_a_tolerated_probability_is_an_option_that_changes_no_other_run():
         make_spec(HeavyTails(), "diag", layers=1, sequences=100, protocol=Search(tolerated=1e-9))
 
 
-def test_a_search_keeps_explosions_below_what_is_tolerated():
-    """On a problem where the model without caution explodes on some of 131,072 sequences."""
+@pytest.mark.slow
+def test_a_search_keeps_explosions_below_what_is_tolerated(monkeypatch):
+    """On a problem where the model without caution explodes on some of 131,072 sequences; probabilities by few."""
+    monkeypatch.setattr(search_module, "RARE", 4000)
     problem, much = Problem(3, "4..9", "uniform(0,2)"), {"sequences": 1000, "progress": False}
     run = train(problem, "diag", 2, protocol=Search(effort=0.1, tolerated=1e-4), **much)
-    assert run.explosions.upper < 1e-4
+    assert explosion_probability(problem, run.model, sequences=8000).upper < 1e-4
     assert "candidates, its explosion probability is" in run.message
-    assert run.explosions == explosion_probability(problem, run.model)
-    assert train(HeavyTails(), "diag", 1, protocol=Search(effort=0.01), **much).explosions is None
