@@ -45,8 +45,7 @@ $mean    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, b and q
-    w = -C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
-    return $w
+    return $before-C[..., -1, :d]$after  # the query (x, 0) has become (M x, -<w, x>)
 ''')
 
 UPDATES = {
@@ -177,8 +176,10 @@ def _diagonal(omega: Float, check: str) -> str:
 def _functions(loop: str, check: str, room: str = "0", mean: str = "", units: bool = False) -> str:
     """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
-    before, w = (USED_UNITS, "shortened(k[..., None] * w, longest)") if units else ("", "w")
-    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean, units=before, w=w)
+    around = {"units": "", "before": "", "after": ""}
+    if units:
+        around = {"units": USED_UNITS, "before": "shortened(k[..., None] * ", "after": ", longest)"}
+    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean, **around)
 
 
 def _tuple(values: Float) -> str:

@@ -78,9 +78,8 @@ ${check}        for layer in $sequence:
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
 ${units}${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
         tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
-${opening}        found = -self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
-${back}        return found
-''')
+${opening}        $result -self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
+$back''')
 
 OPENING = """\
         opening = torch.zeros_like(tokens[..., :1, :])  # one more context token, which shows 2 d / n
@@ -117,10 +116,9 @@ USED_UNITS = """\
 """
 
 SHORTENED = """\
-        found = k[..., None] * found
-        length = found[..., -X.shape[-1] :].norm(dim=-1)  # of w, which is at most `longest`; w is 0 if it overflows
-        found = torch.where(length.isfinite()[..., None], found * (longest / length.maximum(longest))[..., None], 0.0)
-        found = found[..., : -X.shape[-1]]
+        length = predictions[..., -X.shape[-1] :].norm(dim=-1)  # of w: at most `longest`, and w is 0 if it overflows
+        predictions = predictions * (longest / length.maximum(longest))[..., None]
+        return torch.where(length.isfinite()[..., None], predictions, 0.0)[..., : -X.shape[-1]]
 """
 
 BLOCKS = '''
@@ -213,6 +211,7 @@ def to_torch_module(
         "numbers": "\n\n".join(_numbers(name, value) for name, value in family.arrays.items()),
         "helpers": helpers + ("" if units is None else UNITS.substitute(units.constants("torch"))),
         "units": "" if units is None else USED_UNITS,
+        "result": "return" if units is None else "predictions = k[..., None] *",
         "back": "" if units is None else SHORTENED,
         "names": ", ".join(names),
         "keep": "\n".join(f"        self.{name} = nn.Parameter({name}.clone())" for name in names),
