@@ -1,6 +1,15 @@
 """A paper of your own, in the shape that all papers have: a template to copy.
 
-The claim: the loss of least squares without noise is (d - n) / 2 while there are fewer examples than dimensions.
+Least squares with too few examples
+You, 2026
+https://example.org
+
+Least squares of least norm finds the part of the task that lies in the span of the examples: without noise its loss is
+(d - n) / 2 while there are fewer examples than dimensions.
+
+The loss is measured for several numbers of examples, and held against this closed form.
+
+Not checked here: Least squares with noise.
 """
 
 from pathlib import Path
@@ -24,12 +33,12 @@ def losses(work, *, sequences=20_000):
 
 
 def closed_form(results):
-    """Decide a claim from what was stored."""
-    within = [4 * error for error in results["losses"]["error"]]
-    claim, reason = "The loss of least squares is (d - n) / 2.", "Chance: 4 standard errors."
-    return agree(
-        claim, results["losses"]["loss"], list(map(expected, POINTS)), within, reason, unit="4 standard errors"
-    )
+    """Decide a claim from what was stored. The next paragraph is the claim.
+
+    The loss of least squares is (d - n) / 2.
+    """
+    within, reason = [4 * error for error in results["losses"]["error"]], "Chance: 4 standard errors."
+    return agree(results["losses"]["loss"], list(map(expected, POINTS)), within, reason, unit="4 standard errors")
 
 
 def draw(results):
@@ -41,10 +50,7 @@ def draw(results):
 
 PAPER = Paper(
     id="yours2026",
-    title="Least squares with too few examples",
-    authors="You",
-    link="https://example.org",
-    says="Least squares of least norm finds the part of the task that lies in the span of the examples.",
+    about=__doc__,
     problems={"problem": Problem(DIM, 4, 0)},
     parts=(Part(losses, quick={"sequences": 2000}),),
     checks=(closed_form,),

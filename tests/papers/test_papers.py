@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,18 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 
 PROBLEM = Problem(2, 5, 1)
+ABOUT = """A summary.
+
+On <counting>
+Somebody and
+somebody else
+https://example.org
+
+Counting works,
+always.
+
+Not checked here: Softmax.
+"""
 
 
 class Counted:
@@ -34,7 +47,12 @@ class Counted:
             return work.results["first"]["mean"] + offset
 
         def claim(results):
-            return agree("The mean is right.", results["first"]["mean"], truth, 0.5, "by construction")
+            """Decide a claim.
+
+            The mean
+            is right.
+            """
+            return agree(results["first"]["mean"], truth, 0.5, "by construction")
 
         def drawn(results):
             shown = [Line("line", [1, 2], [1.0, None]), Points("points", [1, 2], [1.0, results["second"]], [0.1, 0.1])]
@@ -46,16 +64,12 @@ class Counted:
 
         self.paper = Paper(
             id="counted1900",
-            title="On <counting>",
-            authors="Somebody",
-            link="https://example.org",
-            says="Counting works.",
+            about=ABOUT,
             problems={"problem": PROBLEM},
             parts=(Part(first, {"size": 2}), Part(second)),
             checks=(claim,),
             pictures={"picture": Picture(drawn, "A & B")},
             errata=(papers.Erratum("page 1", "one", "two", "counting"),),
-            beyond=("Softmax.",),
             version=version,
         )
 
@@ -105,17 +119,17 @@ def test_the_status_says_how_far_a_paper_is(tmp_path):
 
 
 def test_numbers_agree_within_their_tolerance():
-    assert agree("c", [1.0, 2.0], [1.1, 2.0], [0.2, 0.0], "r").verdict == "supported"
-    assert agree("c", [1.0, 2.0], [1.1, 2.1], [0.2, 0.0], "r").verdict == "partly supported"
-    assert agree("c", [np.nan], [1.0], 1.0, "r").verdict == "contradicted"
+    assert agree([1.0, 2.0], [1.1, 2.0], [0.2, 0.0], "r").verdict == "supported"
+    assert agree([1.0, 2.0], [1.1, 2.1], [0.2, 0.0], "r").verdict == "partly supported"
+    assert agree([np.nan], [1.0], 1.0, "r").verdict == "contradicted"
     with pytest.raises(InputError, match="as many numbers as are expected"):
-        agree("c", [1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r")
+        agree([1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r")
 
 
 def test_only_four_standard_errors_and_what_is_allowed_besides_are_chance():
-    assert agree_by_chance("c", [1.0], [1.39], [0.1]).verdict == "supported"
-    assert agree_by_chance("c", [1.0], [1.41], [0.1]).verdict == "contradicted"
-    check = agree_by_chance("c", [1.0], [1.41], [0.1], more=0.02, because="rare contexts")
+    assert agree_by_chance([1.0], [1.39], [0.1]).verdict == "supported"
+    assert agree_by_chance([1.0], [1.41], [0.1]).verdict == "contradicted"
+    check = agree_by_chance([1.0], [1.41], [0.1], more=0.02, because="rare contexts")
     assert (check.verdict, check.tolerance) == ("supported", "4 standard errors, and rare contexts")
 
 
@@ -154,8 +168,20 @@ def test_the_page_of_a_quick_version_says_so():
     assert "quick" not in full
 
 
+def test_a_paper_is_described_by_its_paragraphs():
+    paper = Counted().paper
+    assert (paper.title, paper.authors, paper.link) == (
+        "On <counting>",
+        "Somebody and somebody else",
+        "https://example.org",
+    )
+    assert (paper.says, paper.beyond) == (("Counting works, always.",), ("Softmax.",))
+    with pytest.raises(InputError, match="described by a summary, by title, authors and link, and by what it says"):
+        replace(paper, about="A summary.\n\nOn <counting>\n\nCounting works.")
+
+
 def test_verdicts_count_the_parts_that_hold():
-    check = Check("c", "m", "e", "t", "r", "rule", (True, False))
+    check = Check("m", "e", "t", "r", "rule", (True, False))
     assert check.as_dict()["verdict"] == "partly supported"
 
 
@@ -183,7 +209,7 @@ def test_the_page_works_in_a_browser(tmp_path, browser):
     assert window.locator("section").count() == 2
     window.click('a[href="#letey2026"]')
     assert window.evaluate("document.querySelector('#letey2026').getBoundingClientRect().top < 700")
-    assert shown[1].paper.reading in window.locator("#letey2026").inner_text()
+    assert shown[1].paper.says[-1] in window.locator("#letey2026").inner_text()
     window.close()
     assert errors == []
 

@@ -1,4 +1,23 @@
-"""Ahn, Cheng, Daneshmand and Sra: sparse layers as steps of preconditioned gradient descent."""
+"""Ahn, Cheng, Daneshmand and Sra: sparse layers as steps of preconditioned gradient descent.
+
+Transformers learn to implement preconditioned gradient descent for in-context learning
+Kwangjun Ahn, Xiang Cheng, Hadi Daneshmand and Suvrit Sra, NeurIPS 2023
+https://arxiv.org/abs/2306.00297
+
+Linear transformers with sparse parameters, trained on features of covariance Lambda and tasks of covariance Lambda^-1,
+make steps of gradient descent that are preconditioned by Lambda^-1. If they may also change the features, they do
+better than that.
+
+The features have covariance Lambda and the tasks Lambda^-1, as in the authors' notebooks. In whitened coordinates this
+is the isotropic problem, so that two exact losses are known without any training: gradient descent preconditioned by
+Lambda^-1, and the best GD++ model. Sparse models with matrices A and B per layer are trained from that GD++ model for
+several rotations of Lambda, and compared with it on the same sequences. Where training finds less loss, the same models
+with the nearest multiples of Lambda^-1 and I say whether that is because layers treat directions differently. If the
+gain remains, it is because the best GD++ model also counts contexts as rare as one in 10^8, which training never sees.
+A second set of models starts from random numbers, with up to three layers, to see whether A finds Lambda^-1 by itself.
+
+Not checked here: Convergence of gradient descent for the sparse family, which the paper proves for stationary points.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +201,10 @@ def _column(results: Results, name: str) -> Array:
 
 
 def not_above(results: Results) -> Check:
-    """Decide whether trained models are at least as good as whitened GD++, and where they are better. See `Paper`."""
+    """Decide whether trained models are at least as good as whitened GD++, and where they are better. See `Paper`.
+
+    By whitening the problem is the isotropic one: trained losses are not above those of isotropic GD++.
+    """
     ratio, error = _column(results, "model") / _column(results, "GD++"), CHANCE * _column(results, "ratio error")
     aligned = _column(results, "aligned") / _column(results, "GD++")
     n, depth = _column(results, "n"), _column(results, "depth")
@@ -198,7 +220,6 @@ def not_above(results: Results) -> Check:
             f"and B, which are off by up to {far[below].max():.3f}"
         )
     return Check(
-        "By whitening the problem is the isotropic one: trained losses are not above those of isotropic GD++.",
         f"trained over GD++ on the same sequences, {len(ratio)} models: {ratio.min():.3f} to {ratio.max():.3f}; "
         f"clearly below 1: {known}",
         "at most 1",
@@ -211,14 +232,16 @@ def not_above(results: Results) -> Check:
 
 
 def whitening(results: Results) -> Check:
-    """Decide whether whitened GD++ is isotropic GD++ in other coordinates, and has its exact losses. See `Paper`."""
+    """Decide whether whitened GD++ is isotropic GD++ in other coordinates, and has its exact losses. See `Paper`.
+
+    A GD++ model of the isotropic problem gives the same estimates and has the same loss here, with A = q Lambda^-1 and
+    B = b I.
+    """
     mismatch, rare = _column(results, "mismatch").max(), 1 / results["trained"]["sequences"]
     rows = [row for row in results["trained"]["rows"] if row["seed"] == 0 and row["depth"] <= EXACT]
     truth = np.array([_exact(row["n"], row["point"]) for row in rows])
     common = np.array([_exact(row["n"], row["point"], rare) for row in rows])
     return agree(
-        "A GD++ model of the isotropic problem gives the same estimates and has the same loss here, with A = q "
-        "Lambda^-1 and B = b I.",
         [mismatch, *(row["GD++"] for row in rows)],
         [0.0, *truth],
         [1e-6, *(CHANCE * np.array([row["error"] for row in rows]) + truth - common)],
@@ -231,12 +254,14 @@ def whitening(results: Results) -> Check:
 
 
 def beats_descent(results: Results) -> Check:
-    """Decide whether models beat gradient descent of both kinds at equal depth. See `Paper`."""
+    """Decide whether models beat gradient descent of both kinds at equal depth. See `Paper`.
+
+    Models of L layers are better than L steps of gradient descent, and not worse than L preconditioned steps.
+    """
     rows, loss = results["trained"]["rows"], _column(results, "model")
     plain = np.array([results["baselines"][str(row["n"])][row["depth"] - 1] for row in rows])
     steps = np.array([_preconditioned(row["n"], row["depth"]) for row in rows])
     return Check(
-        "Models of L layers are better than L steps of gradient descent, and not worse than L preconditioned steps.",
         f"largest ratio to gradient descent {(loss / plain).max():.3f}, to preconditioned gradient descent "
         f"{(loss / steps).max():.3f}",
         "below 1; at most 1, with equality for one layer",
@@ -249,7 +274,10 @@ def beats_descent(results: Results) -> Check:
 
 
 def preconditioner(results: Results) -> Check:
-    """Decide whether A is a multiple of Lambda^-1 in models trained from random starts. See `Paper`."""
+    """Decide whether A is a multiple of Lambda^-1 in models trained from random starts. See `Paper`.
+
+    From random starts, every A becomes a multiple of Lambda^-1.
+    """
     words, holds = [], []
     for depth, rows in results["free"].items():
         far = np.array([row["distances"] for row in rows])
@@ -257,7 +285,6 @@ def preconditioner(results: Results) -> Check:
         words.append(f"{depth} layers: {layers} (loss / GD++ {listed([r['ratio'] for r in rows], '.3f')})")
         holds += (far < np.sqrt(ABOVE)).ravel().tolist()
     return Check(
-        "From random starts, every A becomes a multiple of Lambda^-1.",
         f"distance of every A, for {len(next(iter(results['free'].values())))} rotations: {'. '.join(words)}",
         "0",
         f"{np.sqrt(ABOVE):g}",
@@ -269,10 +296,12 @@ def preconditioner(results: Results) -> Check:
 
 
 def off_by_one(results: Results) -> Check:
-    """Decide what the authors' baselines lose by seeing one example less. See `Paper`."""
+    """Decide what the authors' baselines lose by seeing one example less. See `Paper`.
+
+    The authors' code gives its baselines n - 1 of the n examples, which raises their losses.
+    """
     loss = [_preconditioned(OTHERS, steps) / _preconditioned(20, steps) for steps in DEPTHS]
     return Check(
-        "The authors' code gives its baselines n - 1 of the n examples, which raises their losses.",
         f"preconditioned gradient descent, 19 examples over 20, 1 to 4 steps: {listed(loss, '.3f')}",
         "above 1 and growing with the steps",
         "none",
@@ -308,20 +337,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="ahn2023",
-    title="Transformers learn to implement preconditioned gradient descent for in-context learning",
-    authors="Kwangjun Ahn, Xiang Cheng, Hadi Daneshmand and Suvrit Sra, NeurIPS 2023",
-    link="https://arxiv.org/abs/2306.00297",
-    says="Linear transformers with sparse parameters, trained on features of covariance Lambda and tasks of covariance "
-    "Lambda^-1, make steps of gradient descent that are preconditioned by Lambda^-1. If they may also change the "
-    "features, they do better than that.",
-    reading="The features have covariance Lambda and the tasks Lambda^-1, as in the authors' notebooks. In whitened "
-    "coordinates this is the isotropic problem, so that two exact losses are known without any training: "
-    "gradient descent preconditioned by Lambda^-1, and the best GD++ model. Sparse models with matrices A and "
-    "B per layer are trained from that GD++ model for several rotations of Lambda, and compared with it on the same "
-    "sequences. Where training finds less loss, the same models with the nearest multiples of Lambda^-1 and I say "
-    "whether that is because layers treat directions differently. If the gain remains, it is because the best GD++ "
-    "model also counts contexts as rare as one in 10^8, which training never sees. A second set of models starts from "
-    "random numbers, with up to three layers, to see whether A finds Lambda^-1 by itself.",
+    about=__doc__,
     problems={"problem": _problem_of(0, 20)},
     parts=(
         Part(trained, {"lengths": (3, 20), "depths": (1, 2), "seeds": 1, "steps": 300, "sequences": 20_000}),
@@ -345,5 +361,4 @@ PAPER = Paper(
             "check `off_by_one`",
         ),
     ),
-    beyond=("Convergence of gradient descent for the sparse family, which the paper proves for stationary points.",),
 )

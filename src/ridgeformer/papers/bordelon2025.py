@@ -1,4 +1,21 @@
-"""Bordelon, Letey and Pehlevan: when depth helps, for isotropic, fixed and rotated covariances."""
+"""Bordelon, Letey and Pehlevan: when depth helps, for isotropic, fixed and rotated covariances.
+
+Theory of scaling laws for in-context regression: depth, width, context and time
+Blake Bordelon, Mary I. Letey and Cengiz Pehlevan, 2025
+https://arxiv.org/abs/2510.01098
+
+How much depth helps a linear transformer depends on the features. If their covariance is isotropic or the same in all
+sequences, parameters can store it, and depth helps only while the context is short. If every sequence has a covariance
+of its own, depth helps at any context length.
+
+Models are trained in three settings: isotropic features, one fixed covariance that parameters can know, and a
+covariance that is rotated anew for every sequence. What depth gains over one layer, as a share of the signal, falls as
+1 / n where the covariance can be known, and stays where it cannot. The paper's statement holds in that sense. Relative
+to the loss that is left it does not: the best loss falls as 1 / n too, so that one layer stays behind by a factor that
+grows with the context.
+
+Not checked here: Scaling laws in width and training time, for power-law spectra in the limit of large dimensions.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +92,15 @@ def _power(lengths: list[int], gain: Array) -> float:
 
 
 def known(results: Results) -> Check:
-    """Decide whether depth gains nothing at long context where parameters can know the covariance. See `Paper`."""
+    """Decide whether depth gains nothing at long context where parameters can know the covariance. See `Paper`.
+
+    With an isotropic or fixed covariance, depth helps only at short context: relative to the signal, its gain falls to
+    0 as the context grows.
+    """
     lengths = results["depth"]["lengths"]
     gain = {setting: _share(results, setting) for setting in ("isotropic", "fixed")}
     powers = {setting: _power(lengths, values) for setting, values in gain.items()}
     return Check(
-        "With an isotropic or fixed covariance, depth helps only at short context: relative to the signal, its gain "
-        "falls to 0 as the context grows.",
         _words(lengths, gain, powers),
         "a gain that falls as n^-1",
         "a power below -1/2",
@@ -96,13 +115,15 @@ def known(results: Results) -> Check:
 
 
 def rotated(results: Results) -> Check:
-    """Decide whether depth always helps where the covariance is rotated. See `Paper`."""
+    """Decide whether depth always helps where the covariance is rotated. See `Paper`.
+
+    With a covariance that is rotated for every sequence, depth helps at every context length, however long.
+    """
     lengths, gain = results["depth"]["lengths"], {"rotated": _share(results, "rotated")}
     powers = {"rotated": _power(lengths, gain["rotated"])}
     loss, error = _losses(results, "rotated"), np.array(results["depth"]["rotated"]["error"])
     clear = loss[:, 0] - loss[:, -1] > 4 * np.hypot(error[:, 0], error[:, -1])
     return Check(
-        "With a covariance that is rotated for every sequence, depth helps at every context length, however long.",
         _words(lengths, gain, powers),
         "a gain at every length, which stays as n grows",
         "4 standard errors, and a power above -1/2",
@@ -113,12 +134,14 @@ def rotated(results: Results) -> Check:
 
 
 def relative(results: Results) -> Check:
-    """Decide the claim on fixed covariances relative to the loss that is left, not to the signal. See `Paper`."""
+    """Decide the claim on fixed covariances relative to the loss that is left, not to the signal. See `Paper`.
+
+    The same relative to the loss that is left: with a fixed covariance, one layer comes closer to the deepest model as
+    the context grows.
+    """
     lengths, loss = results["depth"]["lengths"], _losses(results, "fixed")
     factor = loss[:, 0] / loss[:, -1]
     return Check(
-        "The same relative to the loss that is left: with a fixed covariance, one layer comes closer to the deepest "
-        "model as the context grows.",
         "loss of one layer over the deepest: "
         + ", ".join(f"{value:.2f} at n = {n}" for n, value in zip(lengths, factor, strict=True)),
         "falling to 1",
@@ -150,21 +173,10 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="bordelon2025",
-    title="Theory of scaling laws for in-context regression: depth, width, context and time",
-    authors="Blake Bordelon, Mary I. Letey and Cengiz Pehlevan, 2025",
-    link="https://arxiv.org/abs/2510.01098",
-    says="How much depth helps a linear transformer depends on the features. If their covariance is isotropic or the "
-    "same in all sequences, parameters can store it, and depth helps only while the context is short. If every "
-    "sequence has a covariance of its own, depth helps at any context length.",
-    reading="Models are trained in three settings: isotropic features, one fixed covariance that parameters can know, "
-    "and a covariance that is rotated anew for every sequence. What depth gains over one layer, as a share of "
-    "the signal, falls as 1 / n where the covariance can be known, and stays where it cannot. The paper's "
-    "statement holds in that sense. Relative to the loss that is left it does not: the best loss falls as 1 / "
-    "n too, so that one layer stays behind by a factor that grows with the context.",
+    about=__doc__,
     problems={setting: _problem_of(setting, 5, 20) for setting in FEATURES},
     parts=(Part(depth, {"d": 3, "lengths": (6, 24, 96), "depths": (1, 2), "effort": 0.01, "sequences": 10_000}),),
     checks=(known, rotated, relative),
     version=2,
     pictures={"depth": panels(draw, "Loss against depth in the three settings.")},
-    beyond=("Scaling laws in width and training time, for power-law spectra in the limit of large dimensions.",),
 )

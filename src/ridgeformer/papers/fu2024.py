@@ -1,4 +1,21 @@
-"""Fu, Chen, Jia and Sharan: layers beside iterations of gradient descent and of Newton's method."""
+"""Fu, Chen, Jia and Sharan: layers beside iterations of gradient descent and of Newton's method.
+
+Transformers learn to achieve second-order convergence rates for in-context linear regression
+Deqing Fu, Tian-Qi Chen, Robin Jia and Vatsal Sharan, NeurIPS 2024
+https://arxiv.org/abs/2310.17086
+
+The layers of trained transformers behave as iterations of a second-order method, such as Newton's iteration, not as
+steps of gradient descent: their number grows with the logarithm of the steps that gradient descent needs, also on
+ill-conditioned data.
+
+Diag models are trained without noise on isotropic and on ill-conditioned features. The readout after every layer is
+compared with every iteration of gradient descent and of Newton's iteration for the inverse: the maps show the cosine of
+their predictions, and the lines how many iterations are as accurate as each layer. The decisive question is not which
+picture looks better but how the number of gradient steps grows: first-order methods with L steps save at most a square
+root, so that more than L^2 steps for L layers is beyond them.
+
+Not checked here: The GPT-2 models and LSTMs of the paper; the models here are linear transformers.
+"""
 
 from __future__ import annotations
 
@@ -66,14 +83,16 @@ def _iterations(results: Results, name: str, kind: str, method: str) -> Array:
 
 
 def second_order(results: Results) -> Check:
-    """Decide whether layers are worth more steps than a first-order method could save. See `Paper`."""
+    """Decide whether layers are worth more steps than a first-order method could save. See `Paper`.
+
+    Layers are worth exponentially many steps of gradient descent, as iterations of a second-order method are.
+    """
     words, holds = [], []
     for name in SETTINGS:
         steps = _iterations(results, name, "needed", "gradient descent")
         words.append(f"{name}: {', '.join(f'{x:.0f}' if np.isfinite(x) else 'more than tried' for x in steps)}")
         holds.append(bool(steps[-1] > len(steps) ** 2))
     return Check(
-        "Layers are worth exponentially many steps of gradient descent, as iterations of a second-order method are.",
         "steps of gradient descent as accurate as layers 1, 2, ...: " + "; ".join(words),
         "for L layers more than L^2 steps",
         "none",
@@ -91,7 +110,11 @@ def _straight(iterations: Array) -> float:
 
 
 def newton(results: Results) -> Check:
-    """Decide whether layers advance in proportion to Newton's iterations. See `Paper`."""
+    """Decide whether layers advance in proportion to Newton's iterations. See `Paper`.
+
+    The iteration of Newton's method that is closest to a layer advances in proportion to the layers; that of gradient
+    descent does not.
+    """
     words, holds = [], []
     for name in SETTINGS:
         closest = {method: _iterations(results, name, "closest", method) for method in METHODS}
@@ -103,8 +126,6 @@ def newton(results: Results) -> Check:
         )
         holds += [bool((np.diff(closest["newton"]) >= 0).all()), line["newton"] > line["gradient descent"]]
     return Check(
-        "The iteration of Newton's method that is closest to a layer advances in proportion to the layers; that of "
-        "gradient descent does not.",
         "closest iterations to layers 1, 2, ...: " + "; ".join(words),
         "iterations on a straight line, more so than those of gradient descent",
         "none",
@@ -122,7 +143,10 @@ def _apart(results: Results, name: str, method: str) -> float:
 
 
 def similar(results: Results) -> Check:
-    """Decide whether layers look more like Newton's iterations than like steps of gradient descent. See `Paper`."""
+    """Decide whether layers look more like Newton's iterations than like steps of gradient descent. See `Paper`.
+
+    Predictions of layers are closer to iterations of Newton's method than to steps of gradient descent.
+    """
     words, holds, part = [], [], results["maps"]
     chance = CHANCE / np.sqrt(part["sequences"] * len(part[SETTINGS[0]]["layer"]))
     for name in SETTINGS:
@@ -130,7 +154,6 @@ def similar(results: Results) -> Check:
         words.append(f"{name}: " + ", ".join(f"{method} {value:.3g}" for method, value in mean.items()))
         holds.append(mean["newton"] < mean["gradient descent"] * (1 - chance))
     return Check(
-        "Predictions of layers are closer to iterations of Newton's method than to steps of gradient descent.",
         "distance of a layer to the closest iteration, geometric mean over layers: " + "; ".join(words),
         "smaller for Newton's method",
         f"{chance:.1%}, {CHANCE} standard errors of the ratio of two distances",
@@ -158,22 +181,10 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="fu2024",
-    title="Transformers learn to achieve second-order convergence rates for in-context linear regression",
-    authors="Deqing Fu, Tian-Qi Chen, Robin Jia and Vatsal Sharan, NeurIPS 2024",
-    link="https://arxiv.org/abs/2310.17086",
-    says="The layers of trained transformers behave as iterations of a second-order method, such as Newton's "
-    "iteration, not as steps of gradient descent: their number grows with the logarithm of the steps that gradient "
-    "descent needs, also on ill-conditioned data.",
-    reading="Diag models are trained without noise on isotropic and on ill-conditioned features. The readout after "
-    "every layer is compared with every iteration of gradient descent and of Newton's iteration for the "
-    "inverse: the maps show the cosine of their predictions, and the lines how many iterations are as accurate "
-    "as each layer. The decisive question is not which picture looks better but how the number of gradient "
-    "steps grows: first-order methods with L steps save at most a square root, so that more than L^2 steps for "
-    "L layers is beyond them.",
+    about=__doc__,
     problems={name: problem_of(name, 8) for name in SETTINGS},
     parts=(Part(maps, {"d": 4, "layers": 3, "sequences": 500, "effort": 0.02}),),
     version=3,
     checks=(second_order, newton, similar),
     pictures={"maps": panels(draw, "Cosine of the predictions of every layer and every iteration.")},
-    beyond=("The GPT-2 models and LSTMs of the paper; the models here are linear transformers.",),
 )

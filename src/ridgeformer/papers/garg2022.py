@@ -1,4 +1,22 @@
-"""Garg, Tsipras, Liang and Valiant: the error after every number of examples."""
+"""Garg, Tsipras, Liang and Valiant: the error after every number of examples.
+
+What can transformers learn in-context? A case study of simple function classes
+Shivam Garg, Dimitris Tsipras, Percy Liang and Gregory Valiant, NeurIPS 2022
+https://arxiv.org/abs/2208.01066
+
+A transformer that is trained to predict after every number of examples learns linear functions in context: its error
+falls with the examples as that of least squares does.
+
+The authors train GPT-2 on prompts of every length. Here a linear transformer with a few channels is trained on contexts
+whose length is drawn anew for every sequence, with attention by mean and one further coordinate that shows the length,
+and its error is measured after every number of examples. Without noise the best predictor is least squares, whose error
+curve is known exactly, so that ridge regression and the floor coincide with it. The figure shows what depth adds: a
+linear transformer approaches the curve of least squares from above, and leaves it where finitely many layers cannot
+invert a matrix.
+
+Not checked here: Sparse linear functions, trees and neural networks as tasks, and shifts of the prompt, for which the
+paper uses GPT-2.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +82,14 @@ def curves(
 
 
 def least_squares_curve(results: Results) -> Check:
-    """Decide whether least squares has the known curve. See `Paper`."""
+    """Decide whether least squares has the known curve. See `Paper`.
+
+    Least squares, which is the best predictor without noise, has a half squared error of (d - n) / 2 on average, and 0
+    from n = d on.
+    """
     part, d = results["curves"], results["curves"]["d"]
     truth = np.array([_least_squares(n, d) for n in range(1, 2 * d + 1)])
     return agree(
-        "Least squares, which is the best predictor without noise, has a half squared error of (d - n) / 2 on average, "
-        "and 0 from n = d on.",
         part["losses"]["least squares"]["loss"],
         truth,
         4 * np.sqrt(truth / part["sequences"]) + 1e-6,
@@ -93,7 +113,11 @@ def _error(results: Results, name: str) -> Array:
 
 
 def learns(results: Results) -> Check:
-    """Decide whether models that are trained over all lengths use every further example. See `Paper`."""
+    """Decide whether models that are trained over all lengths use every further example. See `Paper`.
+
+    One model trained over all lengths lowers its error with every further example, as least squares does, and comes
+    closer to it as layers are added.
+    """
     d, curves = results["curves"]["d"], _curves(results)
     names = list(curves)
     holds, words = [], []
@@ -110,8 +134,6 @@ def learns(results: Results) -> Check:
     rate = gradient_steps.best_rate(problem := Problem(d, 2 * d, 0), steps := int(names[-1].split()[0]))
     other = gradient_steps.expected_loss(problem, steps, rate) / (d / 2)
     return Check(
-        "One model trained over all lengths lowers its error with every further example, as least squares does, and "
-        "comes closer to it as layers are added.",
         "error over that of predicting 0, by examples: "
         + "; ".join(words)
         + f" (least squares 0.5, 0 and 0; {steps} steps of gradient descent tuned to {2 * d} examples {other:.3g})",
@@ -142,17 +164,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="garg2022",
-    title="What can transformers learn in-context? A case study of simple function classes",
-    authors="Shivam Garg, Dimitris Tsipras, Percy Liang and Gregory Valiant, NeurIPS 2022",
-    link="https://arxiv.org/abs/2208.01066",
-    says="A transformer that is trained to predict after every number of examples learns linear functions in context: "
-    "its error falls with the examples as that of least squares does.",
-    reading="The authors train GPT-2 on prompts of every length. Here a linear transformer with a few channels is "
-    "trained on contexts whose length is drawn anew for every sequence, with attention by mean and one further "
-    "coordinate that shows the length, and its error is measured after every number of examples. Without noise "
-    "the best predictor is least squares, whose error curve is known exactly, so that ridge regression and the "
-    "floor coincide with it. The figure shows what depth adds: a linear transformer approaches the curve of "
-    "least squares from above, and leaves it where finitely many layers cannot invert a matrix.",
+    about=__doc__,
     problems={"problem": _problem_of(20)},
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=3,
@@ -162,8 +174,4 @@ PAPER = Paper(
             draw, "Squared error over d against the number of examples; from n = d on, least squares has none."
         )
     },
-    beyond=(
-        "Sparse linear functions, trees and neural networks as tasks, and shifts of the prompt, for which the paper "
-        "uses GPT-2.",
-    ),
 )

@@ -1,4 +1,22 @@
-"""Letey, Zavatone-Veth, Lu and Pehlevan: the error when the covariance of tasks differs between training and test."""
+"""Letey, Zavatone-Veth, Lu and Pehlevan: the error when the covariance of tasks differs between training and test.
+
+Pretrain-test task alignment governs generalization in in-context learning
+Mary Letey, Jacob Zavatone-Veth, Yue M. Lu and Cengiz Pehlevan, ICLR 2026
+https://arxiv.org/abs/2509.26551
+
+One layer of linear attention is trained on tasks of one covariance and tested on tasks of another. The error depends on
+the test only through an alignment: the trace of the test's covariance times a matrix that training decides.
+
+For one layer in the population limit, the error under any pair of task covariances is the shift formula, and its
+dependence on the test is the trace of the test's covariance times a matrix that training decides. 64 pairs of training
+and test covariances, of four spectra and four angles, are measured. The first panel plots errors against that
+alignment; the others turn the test away from training at a fixed spectrum.
+
+Not checked here: Finite numbers of pretraining contexts and tasks for structured covariances, for which the paper has
+asymptotic formulas; lu2025 checks the isotropic ones.
+
+Not checked here: Transformers with softmax and MLPs, which the paper's experiments include.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +84,15 @@ def _places() -> list[tuple[float, float, float]]:
 
 
 def formula(results: Results) -> Check:
-    """Decide whether measured losses are those of the shift formula. See `Paper`."""
+    """Decide whether measured losses are those of the shift formula. See `Paper`.
+
+    In the population limit the error under any pair of task covariances is the shift formula.
+    """
     expected = [
         one_layer.risk(_problem_of(_covariance(test, angle)), one_layer.optimum(_problem_of(_covariance(training))))
         for training, test, angle in _places()
     ]
     return agree_by_chance(
-        "In the population limit the error under any pair of task covariances is the shift formula.",
         np.ravel(results["shifts"]["loss"]),
         expected,
         results["shifts"]["error"],
@@ -81,12 +101,14 @@ def formula(results: Results) -> Check:
 
 
 def governed(results: Results) -> Check:
-    """Decide whether the alignment alone says how the error changes with the test. See `Paper`."""
+    """Decide whether the alignment alone says how the error changes with the test. See `Paper`.
+
+    For one training, errors of two tests differ exactly by their alignments with it.
+    """
     loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
     align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
     rest = (loss - align).reshape(len(POWERS), -1)
     return agree(
-        "For one training, errors of two tests differ exactly by their alignments with it.",
         (rest - rest.mean(1, keepdims=True)).ravel(),
         np.zeros(rest.size),
         5 * np.maximum(error.reshape(rest.shape), error.reshape(rest.shape).mean(1, keepdims=True)).ravel(),
@@ -97,14 +119,16 @@ def governed(results: Results) -> Check:
 
 
 def misalignment(results: Results) -> Check:
-    """Decide whether turning the test away from training raises the error. See `Paper`."""
+    """Decide whether turning the test away from training raises the error. See `Paper`.
+
+    The error grows as the tasks of the test turn away from those of training, and more for steeper spectra; a layer
+    trained on isotropic tasks does not notice.
+    """
     loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
     same = np.ptp(loss[0, -1]) < 4 * np.sqrt(2) * error[0, -1].max()
     gain = [loss[i, i, -1] / loss[i, i, 0] for i in range(1, len(POWERS))]
     rises = [bool((np.diff(loss[i, i]) > 0).all()) for i in range(1, len(POWERS))]
     return Check(
-        "The error grows as the tasks of the test turn away from those of training, and more for steeper spectra; a "
-        "layer trained on isotropic tasks does not notice.",
         f"error when turned whole over error when aligned, powers {POWERS[1:]}: {listed(gain, '.2f')}; "
         f"isotropic training: {loss[0, -1].max() / loss[0, -1].min():.4f}",
         "above 1 and growing with the power; 1 for isotropic training",
@@ -140,24 +164,9 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="letey2026",
-    title="Pretrain-test task alignment governs generalization in in-context learning",
-    authors="Mary Letey, Jacob Zavatone-Veth, Yue M. Lu and Cengiz Pehlevan, ICLR 2026",
-    link="https://arxiv.org/abs/2509.26551",
-    says="One layer of linear attention is trained on tasks of one covariance and tested on tasks of another. The "
-    "error depends on the test only through an alignment: the trace of the test's covariance times a matrix that "
-    "training decides.",
-    reading="For one layer in the population limit, the error under any pair of task covariances is the shift formula, "
-    "and its dependence on the test is the trace of the test's covariance times a matrix that training "
-    "decides. 64 pairs of training and test covariances, of four spectra and four angles, are measured. The "
-    "first panel plots errors against that alignment; the others turn the test away from training at a fixed "
-    "spectrum.",
+    about=__doc__,
     problems={"training": _problem_of(_covariance(1.0)), "test": _problem_of(_covariance(1.0, 0.5))},
     parts=(Part(shifts, {"sequences": 10_000}),),
     checks=(formula, governed, misalignment),
     pictures={"alignment": panels(draw, "Errors against the alignment, and as the test turns away from training.", 4)},
-    beyond=(
-        "Finite numbers of pretraining contexts and tasks for structured covariances, for which the paper has "
-        "asymptotic formulas; lu2025 checks the isotropic ones.",
-        "Transformers with softmax and MLPs, which the paper's experiments include.",
-    ),
 )

@@ -1,4 +1,22 @@
-"""Lu and others: one layer pretrained on finitely many contexts and tasks, and the limit of large dimensions."""
+"""Lu and others: one layer pretrained on finitely many contexts and tasks, and the limit of large dimensions.
+
+Asymptotic theory of in-context learning by linear attention
+Yue M. Lu, Mary Letey, Jacob Zavatone-Veth, Anindita Maiti and Cengiz Pehlevan, PNAS 2025
+https://arxiv.org/abs/2405.11751
+
+One layer of linear attention is pretrained by ridge regression on tau d^2 contexts of alpha d examples, with kappa d
+different tasks. For large d its errors on new tasks and on the pretraining tasks have exact limits: a double descent in
+the number of contexts, and a transition from memory to learning in context where there are about as many tasks as
+dimensions.
+
+Pretraining is ridge regression on tau d^2 contexts, computed exactly as the authors define it; contexts are drawn
+without tokens, by the joint law of the sums that the layer sees. Errors on new tasks and on the pool then follow
+without sampling from the matrix that was found. They are compared with the asymptotic formulas in four dimensions, and
+with the column of numbers that the authors' repository stores for d = 32. `ridgeformer papers run lu2025 --d 32 --json`
+prints that column, for any d.
+
+Not checked here: Transformers with softmax and several layers, which the authors' figures 5 and 6 include.
+"""
 
 from __future__ import annotations
 
@@ -122,14 +140,16 @@ def column(
 
 
 def published(results: Results) -> Check:
-    """Decide whether the published column is matched. See `Paper`."""
+    """Decide whether the published column is matched. See `Paper`.
+
+    The error on new tasks exceeds that on the pool by the published amounts at every number of tasks (d = 32).
+    """
     rows = results["column"]["rows"]
     d, index = int(results["column"]["d"]), [KAPPAS.index(row["kappa"]) for row in rows if row["kappa"] in KAPPAS]
     if d not in PUBLISHED or len(index) < len(rows):
         raise NotMeasuredError(f"no published numbers for d = {d}")
     spread = np.array(SPREAD[d])[index] / np.sqrt(REPETITIONS)
     return agree(
-        f"The error on new tasks exceeds that on the pool by the published amounts at every number of tasks (d = {d}).",
         [row["gap"] for row in rows],
         np.array(PUBLISHED[d])[index],
         3 * spread,
@@ -141,7 +161,10 @@ def published(results: Results) -> Check:
 
 
 def limits(results: Results) -> Check:
-    """Decide whether errors approach the limits as the dimension grows. See `Paper`."""
+    """Decide whether errors approach the limits as the dimension grows. See `Paper`.
+
+    Errors on new tasks and on the pool approach the asymptotic formulas as d grows.
+    """
     part = results["dimensions"]
     d, mean, error = np.array(part["d"], float), np.array(part["mean"]), np.array(part["error"])
     truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
@@ -154,7 +177,6 @@ def limits(results: Results) -> Check:
     power, chance = np.array([fit[0][0] for fit in fits]), np.array([2 * np.sqrt(fit[1][0, 0]) for fit in fits])
     first, last = np.abs(off[:, 0]).ravel(), np.abs(off[:, -1]).ravel()
     return Check(
-        "Errors on new tasks and on the pool approach the asymptotic formulas as d grows.",
         f"relative deviation at d = {listed(d, 'g')}: new tasks "
         + "; ".join(listed(row, "+.1%") for row in off[:, :, 0])
         + "; pool "
@@ -196,18 +218,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="lu2025",
-    title="Asymptotic theory of in-context learning by linear attention",
-    authors="Yue M. Lu, Mary Letey, Jacob Zavatone-Veth, Anindita Maiti and Cengiz Pehlevan, PNAS 2025",
-    link="https://arxiv.org/abs/2405.11751",
-    says="One layer of linear attention is pretrained by ridge regression on tau d^2 contexts of alpha d examples, "
-    "with kappa d different tasks. For large d its errors on new tasks and on the pretraining tasks have exact limits: "
-    "a double descent in the number of contexts, and a transition from memory to learning in context where there are "
-    "about as many tasks as dimensions.",
-    reading="Pretraining is ridge regression on tau d^2 contexts, computed exactly as the authors define it; contexts "
-    "are drawn without tokens, by the joint law of the sums that the layer sees. Errors on new tasks and on "
-    "the pool then follow without sampling from the matrix that was found. They are compared with the "
-    "asymptotic formulas in four dimensions, and with the column of numbers that the authors' repository "
-    "stores for d = 32. `ridgeformer papers run lu2025 --d 32 --json` prints that column, for any d.",
+    about=__doc__,
     problems={"pool, here for d = 3 and kappa = 1": problem_of(3, 10, 0.01, Pool(3, law="sphere"))},
     parts=(
         Part(dimensions, {"counts": {10: 100, 20: 40}}),
@@ -215,5 +226,4 @@ PAPER = Paper(
     ),
     checks=(published, limits),
     pictures={"errors": panels(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},
-    beyond=("Transformers with softmax and several layers, which the authors' figures 5 and 6 include.",),
 )

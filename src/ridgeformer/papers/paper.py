@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,7 @@ __all__ = [
 
 Results = Mapping[str, Any]  # what was measured, by the name of the part
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+BEYOND = "Not checked here: "
 CHANCE = 4  # standard errors, which are exceeded once in 16,000 comparisons
 
 Verdict = Literal["supported", "contradicted", "partly supported"]
@@ -47,12 +49,18 @@ class NotMeasuredError(LookupError):
     """A claim cannot be decided, because what it needs was not measured with these settings."""
 
 
+class _Measured(dict[str, Any]):
+    """Results by the name of the part; what was not measured is missing in a way that can be told apart."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NotMeasuredError(name)
+
+
 @dataclass(frozen=True)
 class Check:
     """A claim, the measurements that decide it, and the verdict.
 
     Attributes:
-        claim: The claim in our words.
         measured: The measured numbers, in words.
         expected: The published or computed numbers that they are compared with, in words.
         tolerance: How far the measured numbers may be off, in words.
@@ -62,12 +70,12 @@ class Check:
         published: The number that the authors published, in words; empty where they published none.
         where: The place of the claim in the paper; empty where the claim is about the paper as a whole.
         brief: The measured numbers in a few words, for the table of all papers; empty to use `measured`.
+        claim: The claim in our words, which `Paper.decide` fills in.
 
-    >>> Check("Two is even.", "remainder 0", "0", "none", "It is an integer.", "the remainder is 1", (True,)).verdict
+    >>> Check("remainder 0", "0", "none", "It is an integer.", "the remainder is 1", (True,)).verdict
     'supported'
     """
 
-    claim: str
     measured: str
     expected: str
     tolerance: str
@@ -77,6 +85,7 @@ class Check:
     published: str = ""
     where: str = ""
     brief: str = ""
+    claim: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -85,7 +94,12 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check, with its verdict, as values that JSON can hold."""
-        return {**asdict(self), "holds": [bool(part) for part in self.holds], "verdict": self.verdict}
+        return {
+            "claim": self.claim,
+            **asdict(self),
+            "holds": [bool(part) for part in self.holds],
+            "verdict": self.verdict,
+        }
 
 
 @dataclass(frozen=True)
@@ -173,38 +187,83 @@ class Paper:
 
     Attributes:
         id: The first author and the year, such as `zhang2024`.
-        title: The title.
-        authors: The authors, as they are usually cited.
-        link: Where the paper can be read.
-        says: What the paper says, in our words, in a few sentences.
-        reading: How the measurements bear on it: what is trained or computed here, what decides the claims, and what a
-            reader should take from the figure; one paragraph.
+        about: The prose, as paragraphs, usually the docstring of the module. The first one is a summary. The second
+            one has the title, the authors as they are usually cited, and where the paper can be read, on lines of their
+            own. Then follow what the paper says, in our words, and how the measurements bear on it: what is trained or
+            computed here, what decides the claims, and what a reader should take from the figure. Paragraphs that begin
+            with `Not checked here:` name claims that this package cannot check, with the reason.
         problems: The problems that it is about, by name.
         parts: What is measured, in this order; a later part may use the results of an earlier one.
-        checks: Functions of the results, each of which decides one claim. The first one is the paper's line in the
-            table of all papers.
+        checks: Functions of the results, each of which decides the claim that its docstring states, in our words, after
+            the first paragraph. The first one is the paper's line in the table of all papers.
         pictures: The figures by name.
         errata: What is different from what the paper or its code says.
-        beyond: Claims that this package cannot check, with the reason.
         version: A number that is increased when a part measures something else: stored results are then outdated.
         page: Writes a page of the paper's own into a folder, from its outcome, and returns its path; None for papers
             whose place is the page of all papers alone.
+
+    Raises:
+        InputError: The prose does not have these paragraphs.
     """
 
     id: str
-    title: str
-    authors: str
-    link: str
-    says: str
+    about: str
     problems: Mapping[str, BaseProblem]
     parts: tuple[Part, ...]
     checks: tuple[Callable[[Results], Check], ...]
-    pictures: Mapping[str, Picture] = field(default_factory=lambda: MappingProxyType({}))
+    pictures: Mapping[str, Picture] = field(default_factory=lambda: NOTHING)
     errata: tuple[Erratum, ...] = ()
-    beyond: tuple[str, ...] = ()
     version: int = 1
     page: Callable[[Any, Path], Path] | None = None
-    reading: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self._prose) < 3 or len(self._prose[1]) < 3:
+            rule = "a paper is described by a summary, by title, authors and link, and by what it says"
+            refuse(rule, repr(self.about), "Write three paragraphs, the second one with three lines.")
+
+    @property
+    def _prose(self) -> list[list[str]]:
+        """The lines of every paragraph."""
+        return [paragraph.split("\n") for paragraph in inspect.cleandoc(self.about).split("\n\n")]
+
+    @property
+    def title(self) -> str:
+        """The title."""
+        return self._prose[1][0]
+
+    @property
+    def authors(self) -> str:
+        """The authors, as they are usually cited."""
+        return " ".join(self._prose[1][1:-1])
+
+    @property
+    def link(self) -> str:
+        """Where the paper can be read."""
+        return self._prose[1][-1]
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """What the paper says and how the measurements bear on it, paragraph by paragraph."""
+        return tuple(text for text in map(" ".join, self._prose[2:]) if not text.startswith(BEYOND))
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Claims that this package cannot check, with the reason."""
+        return tuple(text.removeprefix(BEYOND) for text in map(" ".join, self._prose[2:]) if text.startswith(BEYOND))
+
+    def decide(self, results: Results) -> Iterator[Check]:
+        """Decide the claims for which all that they need was measured.
+
+        Args:
+            results: What was measured, by the name of the part.
+
+        Yields:
+            The checks, with their claims.
+        """
+        for check in self.checks:
+            claim = " ".join((inspect.getdoc(check) or "").partition("\n\n")[2].split())
+            with contextlib.suppress(NotMeasuredError):
+                yield replace(check(_Measured(results)), claim=claim)
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.
@@ -235,7 +294,6 @@ def decide(holds: Iterable[bool]) -> Verdict:
 
 
 def agree(
-    claim: str,
     measured: ArrayLike,
     expected: ArrayLike,
     tolerance: ArrayLike,
@@ -249,7 +307,6 @@ def agree(
     """Return the check of numbers that must agree with expected ones, each within its tolerance.
 
     Args:
-        claim: The claim in our words.
         measured: Measured numbers, [K] or one.
         expected: Expected numbers, [K] or one.
         tolerance: The largest difference with which a number still agrees, [K] or one.
@@ -265,7 +322,7 @@ def agree(
     Raises:
         InputError: There are no numbers, or their shapes do not fit.
 
-    >>> agree("Losses agree.", [1.0, 2.0], [1.0, 2.5], 0.1, "rounding").verdict
+    >>> agree([1.0, 2.0], [1.0, 2.5], 0.1, "rounding").verdict
     'partly supported'
     """
     ours, truth, within = (np.atleast_1d(np.asarray(x, np.float64)).ravel() for x in (measured, expected, tolerance))
@@ -281,7 +338,6 @@ def agree(
     place = f" ({labels[worst].rstrip(':')})" if labels[worst] else ""
     far = f"{sum(holds)} of {len(holds)} agree, the farthest off by {share[worst]:.2g} of the tolerance{place}"
     return Check(
-        claim,
         _listed(ours, labels) + (f"; {far}" if len(ours) > 1 else ""),
         _listed(truth, labels),
         allowed,
@@ -295,7 +351,6 @@ def agree(
 
 
 def agree_by_chance(
-    claim: str,
     measured: ArrayLike,
     expected: ArrayLike,
     error: ArrayLike,
@@ -308,7 +363,6 @@ def agree_by_chance(
     """Return the check of measured numbers that differ from expected ones by chance alone.
 
     Args:
-        claim: The claim in our words.
         measured: Measured numbers, [K].
         expected: Expected numbers, [K].
         error: Their standard errors, [K], of which four are allowed.
@@ -321,7 +375,6 @@ def agree_by_chance(
         The check.
     """
     return agree(
-        claim,
         measured,
         expected,
         CHANCE * np.ravel(error) + np.ravel(more),

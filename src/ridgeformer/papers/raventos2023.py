@@ -1,4 +1,24 @@
-"""Raventos, Paul, Chen and Ganguli: pools of tasks, from memory to learning in context."""
+"""Raventos, Paul, Chen and Ganguli: pools of tasks, from memory to learning in context.
+
+Pretraining task diversity and the emergence of non-Bayesian in-context learning for regression
+Allan Raventos, Mansheej Paul, Feng Chen and Surya Ganguli, NeurIPS 2023
+https://arxiv.org/abs/2306.15063
+
+A transformer that is pretrained on a finite pool of tasks behaves as the posterior mean over the pool while there are
+few tasks. Beyond a number of tasks it behaves as ridge regression, which is better on new tasks than the best predictor
+for the pool.
+
+The paper's transition is between two Bayes predictors: the posterior mean over the pool (dMMSE), and ridge regression,
+which is right for new Gaussian tasks. Linear transformers are trained on pools of 2 to 2^15 tasks and tested on the
+pool and on new tasks. Training uses fresh sequences and the task itself as the target, so that its cost does not depend
+on the size of the pool. The ratio of both losses says on which side of the transition a model is: far above 1 it knows
+its pool, at 1 it treats all tasks alike. Deep linear models explode on some sequences, mostly on new tasks where the
+pool is small, and these would decide any mean. Estimates longer than twice the root of d, as one task in 10,000 is, are
+shortened to that length; the claim states how many. Models with free matrices have a transition; models whose
+parameters treat all directions alike cannot store a vector, and have none.
+
+Not checked here: The GPT-2 models of the paper, whose transition lies near 2^14 tasks; the models here are linear.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +126,11 @@ def _gap(results: Results, name: str) -> tuple[Array, Array]:
 
 
 def bayes(results: Results) -> Check:
-    """Decide whether the two Bayes predictors are what they must be. See `Paper`."""
+    """Decide whether the two Bayes predictors are what they must be. See `Paper`.
+
+    On the pool no predictor is better than the posterior mean over its tasks (dMMSE), and on new tasks none is better
+    than ridge regression; dMMSE comes closer to ridge as tasks are added.
+    """
     part, others = results["pools"], _trained(results)
     holds = []
     for best, rest, place in (("DMMSE", "ridge", "pool"), ("ridge", "DMMSE", "new")):
@@ -115,8 +139,6 @@ def bayes(results: Results) -> Check:
         holds += (np.array(part[best][f"{place} loss"]) <= least + within).tolist()
     ratio = np.array(part["DMMSE"]["pool loss"]) / np.array(part["ridge"]["pool loss"])
     return Check(
-        "On the pool no predictor is better than the posterior mean over its tasks (dMMSE), and on new tasks none is "
-        "better than ridge regression; dMMSE comes closer to ridge as tasks are added.",
         f"dMMSE / ridge on the pool: {', '.join(f'{x:.2g}' for x in ratio)}; the best on {sum(holds)} of {len(holds)} "
         "pools and new tasks",
         "the least losses; a ratio that is larger for the largest pool than for the smallest",
@@ -129,7 +151,11 @@ def bayes(results: Results) -> Check:
 
 
 def transition(results: Results) -> Check:
-    """Decide where linear transformers go from memory to learning in context. See `Paper`."""
+    """Decide where linear transformers go from memory to learning in context. See `Paper`.
+
+    With few tasks a trained model knows the pool, and is bad at new tasks; beyond a number of tasks it learns in
+    context, and treats new tasks as those of the pool.
+    """
     powers, words, places, holds = results["pools"]["powers"], [], [], []
     for name in (name for name in _trained(results) if name.startswith("full")):
         gap, chance = _gap(results, name)
@@ -144,8 +170,6 @@ def transition(results: Results) -> Check:
     }
     where = "new tasks cost less than twice the loss of the pool from this number of tasks on: " + ", ".join(places)
     return Check(
-        "With few tasks a trained model knows the pool, and is bad at new tasks; beyond a number of tasks it learns in "
-        "context, and treats new tasks as those of the pool.",
         f"loss on new tasks over loss on the pool, {_pools(powers)}: {'; '.join(words)}; {where}; of the "
         f"estimates of a model at most {cut['pool']:.2%} were shortened on the pool and {cut['new']:.2%} on new tasks",
         "above 2 for the smallest pool, 1 for the largest, where less than half of the signal is left",
@@ -164,7 +188,11 @@ def _pools(powers: list[int]) -> str:
 
 
 def equivariant(results: Results) -> Check:
-    """Decide whether models that commute with rotations can know a pool. See `Paper`."""
+    """Decide whether models that commute with rotations can know a pool. See `Paper`.
+
+    Models whose parameters treat all directions alike (channels) cannot know a pool: with any number of tasks that
+    spans the space they treat new tasks as those of the pool.
+    """
     part, words, holds = results["pools"], [], []
     spans = 2.0 ** np.array(part["powers"]) >= NEW.dim
     for name in (name for name in _trained(results) if name.startswith("channels")):
@@ -172,8 +200,6 @@ def equivariant(results: Results) -> Check:
         words.append(f"{name}: {listed(gap)}")
         holds += (np.abs(gap - 1) < chance)[spans].tolist()
     return Check(
-        "Models whose parameters treat all directions alike (channels) cannot know a pool: with any number of tasks "
-        "that spans the space they treat new tasks as those of the pool.",
         f"loss on new tasks over loss on the pool, {_pools(part['powers'])}: {'; '.join(words)}",
         f"1 from {NEW.dim} tasks on",
         f"{CHANCE} standard errors",
@@ -201,22 +227,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="raventos2023",
-    title="Pretraining task diversity and the emergence of non-Bayesian in-context learning for regression",
-    authors="Allan Raventos, Mansheej Paul, Feng Chen and Surya Ganguli, NeurIPS 2023",
-    link="https://arxiv.org/abs/2306.15063",
-    says="A transformer that is pretrained on a finite pool of tasks behaves as the posterior mean over the pool while "
-    "there are few tasks. Beyond a number of tasks it behaves as ridge regression, which is better on new tasks than "
-    "the best predictor for the pool.",
-    reading="The paper's transition is between two Bayes predictors: the posterior mean over the pool (dMMSE), and "
-    "ridge regression, which is right for new Gaussian tasks. Linear transformers are trained on pools of 2 to "
-    "2^15 tasks and tested on the pool and on new tasks. Training uses fresh sequences and the task itself as "
-    "the target, so that its cost does not depend on the size of the pool. The ratio of both losses says on "
-    "which side of the transition a model is: far above 1 it knows its pool, at 1 it treats all tasks alike. "
-    "Deep linear models explode on some sequences, mostly on new tasks where the pool is small, and these would decide "
-    "any mean. Estimates longer than twice the root of d, as one task in 10,000 is, are shortened to that length; the "
-    "claim states how many. "
-    "Models with free matrices have a transition; models whose parameters treat all directions alike cannot "
-    "store a vector, and have none.",
+    about=__doc__,
     problems={"pool of 32": _problem_of(5), "new tasks": NEW},
     parts=(
         Part(
@@ -239,5 +250,4 @@ PAPER = Paper(
         )
     },
     version=3,
-    beyond=("The GPT-2 models of the paper, whose transition lies near 2^14 tasks; the models here are linear.",),
 )

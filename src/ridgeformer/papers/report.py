@@ -81,8 +81,7 @@ def page(outcome: PaperOutcome, pictures: Mapping[str, str]) -> str:
     lines += [
         f"# {paper.id}: {paper.title}",
         f"{paper.authors}. [{paper.link}]({paper.link})",
-        paper.says,
-        *([paper.reading] if paper.reading else []),
+        *paper.says,
         "## Results",
         *(["These are results of the quick version, whose sizes are smaller (see below)."] if outcome.quick else []),
         "\n".join(["| claim | verdict |", "|---|---|", *(f"| {c.claim} | {c.verdict} |" for c in outcome.checks)]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import platform
 import time
@@ -18,7 +17,7 @@ from ridgeformer.errors import RidgeformerError
 from ridgeformer.evaluation import compare
 from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
-from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part
+from ridgeformer.papers.paper import Check, Paper, Part
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training import Training, train
 
@@ -185,7 +184,7 @@ def run_paper(
     chosen = {part.name: part.settings(quick, settings) for part in parts}
     for part in parts:
         results[part.name], seconds[part.name] = _part(paper, part, chosen[part.name], results, folder, progress)
-    outcome = PaperOutcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+    outcome = PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
     if folder is not None and not settings:
         write_whole(folder / OUTCOME, json.dumps({**outcome.as_dict(), "results": {}}, indent=1).encode())
     return outcome
@@ -198,20 +197,6 @@ def _parts(paper: Paper, settings: Mapping[str, Any]) -> list[Part]:
         if not settings or settings.keys() & part.settings().keys() or part.name in wanted:
             wanted |= {part.name, *part.needs}
     return [part for part in paper.parts if part.name in wanted]
-
-
-class _Measured(dict[str, Any]):
-    """Results by the name of the part; what was not measured is missing in a way that can be told apart."""
-
-    def __missing__(self, name: str) -> Any:
-        raise NotMeasuredError(name)
-
-
-def _decided(paper: Paper, results: Mapping[str, Any]) -> Iterator[Check]:
-    """The claims for which all that they need was measured."""
-    for check in paper.checks:
-        with contextlib.suppress(NotMeasuredError):
-            yield check(_Measured(results))
 
 
 def _folder(paper: Paper, out: Path, quick: bool) -> Path:
@@ -271,7 +256,7 @@ def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
                 break
             results[part.name], seconds[part.name] = known["result"], float(known["seconds"])
         else:
-            return PaperOutcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+            return PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
     return None
 
 

@@ -1,4 +1,26 @@
-"""Von Oswald and others: layers of linear attention as steps of gradient descent and of GD++."""
+"""Von Oswald and others: layers of linear attention as steps of gradient descent and of GD++.
+
+Transformers learn in-context by gradient descent
+Johannes von Oswald, Eyvind Niklasson, Ettore Randazzo, Joao Sacramento, Alexander Mordvintsev, Andrey Zhmoginov and Max
+Vladymyrov, ICML 2023
+https://arxiv.org/abs/2212.07677
+
+One trained layer of linear attention makes one step of gradient descent on the examples. Deeper models beat as many
+steps, because they also transform the features: an algorithm that the authors call GD++. Layers with tied weights do
+the same.
+
+The problem has as few laws as possible: isotropic features, isotropic tasks, no noise. There one step of gradient
+descent with its best rate has a closed form, many steps have an exact expected loss, and so has the best GD++ model of
+any depth. One Full layer, which could do anything that is quadratic in the context, is trained and its matrix is
+compared with that step; it is then tested on inputs of other sizes, where a layer that only imitated the step on the
+training distribution would differ. Diag models and a GD++ layer that is repeated are trained at several depths and held
+against the exact losses. The left panel shows how far changing the features gets beyond plain steps, and that tying the
+layers costs part of that gain, not all of it.
+
+Not checked here: Inputs drawn from a uniform distribution, as in the authors' code; here they are Gaussian.
+
+Not checked here: Layers with softmax and MLPs, curved regression with deep features.
+"""
 
 from __future__ import annotations
 
@@ -90,12 +112,14 @@ def deep(
 
 
 def one_step(results: Results) -> Check:
-    """Decide whether one trained layer is one step with the best rate. See `Paper`."""
+    """Decide whether one trained layer is one step with the best rate. See `Paper`.
+
+    One trained layer of linear attention is one step of gradient descent with the best rate, 1 / (n + d + 1).
+    """
     part = results["one"]
     W, rate = np.array(part["W"]), _best_rate(part["d"], part["n"])
     aside = np.abs(W - np.diag(np.diag(W))).max()
     return agree(
-        "One trained layer of linear attention is one step of gradient descent with the best rate, 1 / (n + d + 1).",
         [np.diag(W).mean() / rate, aside / rate],
         [1.0, 0.0],
         OFF,
@@ -107,7 +131,10 @@ def one_step(results: Results) -> Check:
 
 
 def rescaled_inputs(results: Results) -> Check:
-    """Decide whether the layer behaves as the step does on inputs that it was not trained on. See `Paper`."""
+    """Decide whether the layer behaves as the step does on inputs that it was not trained on. See `Paper`.
+
+    On rescaled test inputs the trained layer still behaves as that step of gradient descent.
+    """
     part = results["one"]
     d, n = part["d"], part["n"]
     W = np.eye(d) * _best_rate(d, n)
@@ -116,7 +143,6 @@ def rescaled_inputs(results: Results) -> Check:
         for factor in (1.0, 1 + OFF, 1 - OFF)
     )
     return agree(
-        "On rescaled test inputs the trained layer still behaves as that step of gradient descent.",
         part["loss"],
         expected,
         4 * np.array(part["error"]) + np.maximum(np.abs(more - expected), np.abs(less - expected)),
@@ -127,15 +153,17 @@ def rescaled_inputs(results: Results) -> Check:
 
 
 def depth(results: Results) -> Check:
-    """Decide whether GD++ and trained layers beat gradient descent at equal depth. See `Paper`."""
+    """Decide whether GD++ and trained layers beat gradient descent at equal depth. See `Paper`.
+
+    From two layers on, trained layers do better than as many steps of gradient descent, because they also change the
+    features: they do GD++.
+    """
     part = results["deep"]
     rows = part["rows"][1:]
     plus = [row["GD++"] / _gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
     diag = [row["diag"] / row["GD++"] for row in rows]
     error = [4 * row["diag error"] / row["GD++"] for row in rows]
     return Check(
-        "From two layers on, trained layers do better than as many steps of gradient descent, because they also change "
-        "the features: they do GD++.",
         f"best GD++ / gradient descent, depths 2 to {rows[-1]['depth']}: {listed(plus)}; trained Diag / GD++: "
         f"{listed(diag)}, known to {listed(error)}",
         "GD++ below gradient descent; Diag, which contains GD++, not above it",
@@ -148,15 +176,16 @@ def depth(results: Results) -> Check:
 
 
 def tied(results: Results) -> Check:
-    """Decide whether tied layers still beat gradient descent. See `Paper`."""
+    """Decide whether tied layers still beat gradient descent. See `Paper`.
+
+    Layers with tied weights, one layer that is repeated, are also better than gradient descent with a constant rate.
+    """
     part = results["deep"]
     rows = part["rows"][1:]
     plain = [_gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
     ratio = [row["tied"] / loss for row, loss in zip(rows, plain, strict=True)]
     error = [4 * row["tied error"] / loss for row, loss in zip(rows, plain, strict=True)]
     return Check(
-        "Layers with tied weights, one layer that is repeated, are also better than gradient descent with a constant "
-        "rate.",
         f"tied GD++ / gradient descent: {listed(ratio)}",
         "below 1",
         "4 standard errors",
@@ -187,21 +216,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="vonoswald2023",
-    title="Transformers learn in-context by gradient descent",
-    authors="Johannes von Oswald, Eyvind Niklasson, Ettore Randazzo, Joao Sacramento, Alexander Mordvintsev, Andrey "
-    "Zhmoginov and Max Vladymyrov, ICML 2023",
-    link="https://arxiv.org/abs/2212.07677",
-    says="One trained layer of linear attention makes one step of gradient descent on the examples. Deeper models "
-    "beat as many steps, because they also transform the features: an algorithm that the authors call GD++. Layers "
-    "with tied weights do the same.",
-    reading="The problem has as few laws as possible: isotropic features, isotropic tasks, no noise. There one step of "
-    "gradient descent with its best rate has a closed form, many steps have an exact expected loss, and so has "
-    "the best GD++ model of any depth. One Full layer, which could do anything that is quadratic in the "
-    "context, is trained and its matrix is compared with that step; it is then tested on inputs of other "
-    "sizes, where a layer that only imitated the step on the training distribution would differ. Diag models "
-    "and a GD++ layer that is repeated are trained at several depths and held against the exact losses. The "
-    "left panel shows how far changing the features gets beyond plain steps, and that tying the layers costs "
-    "part of that gain, not all of it.",
+    about=__doc__,
     problems={"problem": Problem(10, 20, 0)},
     parts=(
         Part(one, {"d": 4, "n": 16, "sequences": 20_000, "effort": 0.02}),
@@ -210,8 +225,4 @@ PAPER = Paper(
     checks=(one_step, rescaled_inputs, depth, tied),
     pictures={"losses": panels(draw, "Loss against depth, and of one layer on rescaled inputs.")},
     version=2,
-    beyond=(
-        "Inputs drawn from a uniform distribution, as in the authors' code; here they are Gaussian.",
-        "Layers with softmax and MLPs, curved regression with deep features.",
-    ),
 )

@@ -1,4 +1,22 @@
-"""Wu and others: one layer trained on n examples and tested on m, and the number of tasks that training needs."""
+"""Wu and others: one layer trained on n examples and tested on m, and the number of tasks that training needs.
+
+How many pretraining tasks are needed for in-context learning of linear regression?
+Jingfeng Wu, Difan Zou, Zixiang Chen, Vladimir Braverman, Quanquan Gu and Peter L. Bartlett, ICLR 2024
+https://arxiv.org/abs/2310.08391
+
+One layer of linear attention is one step of gradient descent with a learned matrix of step sizes. Stochastic gradient
+descent learns that matrix from a number of tasks that does not depend on the dimension. The trained layer matches ridge
+regression with the best penalty, up to a constant, if the test has as many examples as training had and the noise is
+not weaker than the signal.
+
+One layer with attention by mean is optimal for the length n it was trained at. The shift formula gives its loss at any
+other length m, and measured losses are compared with it at 36 places. Beside it stands ridge regression with the best
+penalty, which knows m. The theorem promises a constant factor where m = n and the noise is strong, without naming it;
+what can be decided is the order of the cases. A third panel follows stochastic gradient descent that sees every task
+once, in three dimensions whose covariances have nearly the same trace.
+
+Not checked here: The order of the excess in the number of tasks, which the paper bounds up to logarithms.
+"""
 
 from __future__ import annotations
 
@@ -83,11 +101,13 @@ def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dic
 
 
 def formula(results: Results) -> Check:
-    """Decide whether measured losses are those of the shift formula. See `Paper`."""
+    """Decide whether measured losses are those of the shift formula. See `Paper`.
+
+    The loss of a layer trained on n examples and tested on m has a closed form.
+    """
     part = results["lengths"]
     places = [(sigma, n, m) for sigma in NOISE.values() for n in TRAINED for m in TESTED]
     return agree_by_chance(
-        "The loss of a layer trained on n examples and tested on m has a closed form.",
         np.ravel([part[name]["loss"] for name in NOISE]),
         [one_layer.risk(_problem_of(sigma, m), _trained(sigma, n, m)) for sigma, n, m in places],
         [part[name]["error"] for name in NOISE],
@@ -96,12 +116,14 @@ def formula(results: Results) -> Check:
 
 
 def near_ridge(results: Results) -> Check:
-    """Decide whether the layer is near the best ridge regression where m = n, and only there. See `Paper`."""
+    """Decide whether the layer is near the best ridge regression where m = n, and only there. See `Paper`.
+
+    A layer matches ridge regression with the best penalty up to a constant where m = n and the noise is as strong as
+    the signal, but not for much longer contexts.
+    """
     same, longer = _ratios(results, "noise as strong as the signal")
     clean, _ = _ratios(results, "little noise")
     return Check(
-        "A layer matches ridge regression with the best penalty up to a constant where m = n and the noise is as "
-        "strong as the signal, but not for much longer contexts.",
         f"loss over that of ridge regression at m = n: {listed(same)}; at m = 160: {listed(longer)}; at m = n with "
         f"little noise: {listed(clean)}",
         "at m = n less than at m = 160 and less than with little noise, for every n; at m = 160 more, the shorter n",
@@ -124,12 +146,14 @@ def _excesses(results: Results) -> Any:
 
 
 def few_tasks(results: Results) -> Check:
-    """Decide whether the number of tasks that training needs depends on the dimension. See `Paper`."""
+    """Decide whether the number of tasks that training needs depends on the dimension. See `Paper`.
+
+    The number of pretraining tasks that one layer needs does not grow with the dimension, for features whose variances
+    fall as i^-2.
+    """
     excess = _excesses(results)
     last, most = excess[:, -1], float(np.sqrt(DIMS[-1] / DIMS[0]))
     return Check(
-        "The number of pretraining tasks that one layer needs does not grow with the dimension, for features whose "
-        "variances fall as i^-2.",
         f"excess over the best layer after {results['tasks']['tasks'][-1]} tasks: "
         + ", ".join(f"{value:.1%} at d = {dim}" for dim, value in zip(DIMS, last, strict=True)),
         f"the same at every dimension, and less than after {results['tasks']['tasks'][0]} tasks",
@@ -168,19 +192,7 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="wu2024",
-    title="How many pretraining tasks are needed for in-context learning of linear regression?",
-    authors="Jingfeng Wu, Difan Zou, Zixiang Chen, Vladimir Braverman, Quanquan Gu and Peter L. Bartlett, ICLR 2024",
-    link="https://arxiv.org/abs/2310.08391",
-    says="One layer of linear attention is one step of gradient descent with a learned matrix of step sizes. "
-    "Stochastic gradient descent learns that matrix from a number of tasks that does not depend on the dimension. The "
-    "trained layer matches ridge regression with the best penalty, up to a constant, if the test has as many examples "
-    "as training had and the noise is not weaker than the signal.",
-    reading="One layer with attention by mean is optimal for the length n it was trained at. The shift formula gives "
-    "its loss at any other length m, and measured losses are compared with it at 36 places. Beside it stands "
-    "ridge regression with the best penalty, which knows m. The theorem promises a constant factor where m = n "
-    "and the noise is strong, without naming it; what can be decided is the order of the cases. A third panel "
-    "follows stochastic gradient descent that sees every task once, in three dimensions whose covariances have "
-    "nearly the same trace.",
+    about=__doc__,
     problems={name: _problem_of(sigma, 20) for name, sigma in NOISE.items()},
     parts=(Part(lengths, {"sequences": 10_000}), Part(tasks, {"counts": (100, 1600), "seeds": 1})),
     checks=(formula, near_ridge, few_tasks),
@@ -191,5 +203,4 @@ PAPER = Paper(
             "loss of stochastic gradient descent against the number of tasks.",
         )
     },
-    beyond=("The order of the excess in the number of tasks, which the paper bounds up to logarithms.",),
 )

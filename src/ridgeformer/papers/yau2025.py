@@ -1,4 +1,22 @@
-"""Yau and others: the global optimum of one layer by least squares over products of parameters."""
+"""Yau and others: the global optimum of one layer by least squares over products of parameters.
+
+Learning linear attention in polynomial time
+Morris Yau, Ekin Akyurek, Jiayuan Mao, Joshua Tenenbaum, Stefanie Jegelka and Jacob Andreas, NeurIPS 2025
+https://arxiv.org/abs/2410.10101
+
+The predictions of one layer of linear attention are linear in products of its parameters, so that the best layer with
+any number of heads is a least-squares problem. The rank of the solution is the number of heads that it needs, and the
+second moments of the data certify whether all minimisers agree.
+
+A layer with any number of heads predicts linearly in products of its parameters. The best such products solve a
+least-squares problem, exactly on the population and on any sample; their rank is the number of heads needed, and the
+smallest eigenvalue of the second moments certifies that no other solution predicts differently. The solution is held
+against the closed form of one layer, against a measured loss, and against what gradient flow reaches with 1 to 5 heads.
+With two heads the flow ends from one start at a stationary point that has 60 % more loss than the optimum: enough heads
+alone do not make training safe, which is the case for least squares.
+
+Not checked here: Associative memories and universal Turing machines, which need attention over other tokens.
+"""
 
 from __future__ import annotations
 
@@ -82,12 +100,14 @@ def samples(work: Work, *, counts: tuple[int, ...] = (5, 10, 14, 15, 16, 30, 100
 
 
 def global_optimum(results: Results) -> Check:
-    """Decide whether least squares finds the optimum of the closed form. See `Paper`."""
+    """Decide whether least squares finds the optimum of the closed form. See `Paper`.
+
+    The global optimum of one layer is a least-squares problem. For tasks w and -w equally likely it is the closed form,
+    it needs one head, and no other minimiser predicts differently.
+    """
     part, W = results["lifted"]["symmetric"], one_layer.optimum(SYMMETRIC)
     off = np.abs(np.array(part["W"]) - W).max() / np.abs(W).max()
     return agree(
-        "The global optimum of one layer is a least-squares problem. For tasks w and -w equally likely it is the "
-        "closed form, it needs one head, and no other minimiser predicts differently.",
         [part["loss"], off, part["heads"], float(part["certificate"] > 1e-9)],
         [one_layer.risk(SYMMETRIC, W), 0.0, 1.0, 1.0],
         [1e-9, 1e-6, 0.0, 0.0],
@@ -98,10 +118,12 @@ def global_optimum(results: Results) -> Check:
 
 
 def measured(results: Results) -> Check:
-    """Decide whether the models made of the solutions have these losses. See `Paper`."""
+    """Decide whether the models made of the solutions have these losses. See `Paper`.
+
+    A model with as many heads as the rank of the solution has its loss.
+    """
     parts = [results["lifted"][name] for name in ("symmetric", "skewed")]
     return agree_by_chance(
-        "A model with as many heads as the rank of the solution has its loss.",
         [part["measured"] for part in parts],
         [part["loss"] for part in parts],
         [part["error"] for part in parts],
@@ -110,14 +132,16 @@ def measured(results: Results) -> Check:
 
 
 def trained(results: Results) -> Check:
-    """Decide what training reaches, by the number of heads. See `Paper`."""
+    """Decide what training reaches, by the number of heads. See `Paper`.
+
+    Training reaches the global optimum if there are enough heads: one for symmetric tasks, as many as the rank for
+    others.
+    """
     part, heads = results["training"], results["training"]["heads"]
     best = {name: Quadratic.of_problem(one).minimum() for name, one in (("symmetric", SYMMETRIC), ("skewed", SKEWED))}
     excess = {name: [loss / best[name].loss - 1 for loss in part[name]] for name in best}
     enough = [x for x, count in zip(excess["skewed"], heads, strict=True) if count >= best["skewed"].heads]
     return Check(
-        "Training reaches the global optimum if there are enough heads: one for symmetric tasks, as many as the rank "
-        "for others.",
         f"loss over the optimum, minus 1, with {', '.join(map(str, heads))} heads: symmetric "
         f"{listed(excess['symmetric'], '.1e')}; skewed {listed(excess['skewed'], '.1e')}; rank {best['skewed'].heads}",
         "0 for symmetric tasks; for skewed tasks above 0 with one head and 0 with as many as the rank",
@@ -135,12 +159,14 @@ def trained(results: Results) -> Check:
 
 
 def identified(results: Results) -> Check:
-    """Decide from how many contexts on the optimum is unique. See `Paper`."""
+    """Decide from how many contexts on the optimum is unique. See `Paper`.
+
+    The certificate says when data determine the layer: from as many contexts on as G has different entries.
+    """
     rows = results["samples"]["rows"]
     holds = [(row["certificate"] > 1e-9) == (row["contexts"] >= ENTRIES) for row in rows]
     best, last = Quadratic.of_problem(SYMMETRIC).minimum().loss, rows[-1]["loss"]
     return Check(
-        "The certificate says when data determine the layer: from as many contexts on as G has different entries.",
         "certificate: "
         + ", ".join(f"{row['contexts']}: {row['certificate']:.1e}" for row in rows)
         + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
@@ -176,22 +202,9 @@ def draw(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="yau2025",
-    title="Learning linear attention in polynomial time",
-    authors="Morris Yau, Ekin Akyurek, Jiayuan Mao, Joshua Tenenbaum, Stefanie Jegelka and Jacob Andreas, NeurIPS 2025",
-    link="https://arxiv.org/abs/2410.10101",
-    says="The predictions of one layer of linear attention are linear in products of its parameters, so that the best "
-    "layer with any number of heads is a least-squares problem. The rank of the solution is the number of heads that "
-    "it needs, and the second moments of the data certify whether all minimisers agree.",
-    reading="A layer with any number of heads predicts linearly in products of its parameters. The best such products "
-    "solve a least-squares problem, exactly on the population and on any sample; their rank is the number of "
-    "heads needed, and the smallest eigenvalue of the second moments certifies that no other solution predicts "
-    "differently. The solution is held against the closed form of one layer, against a measured loss, and "
-    "against what gradient flow reaches with 1 to 5 heads. With two heads the flow ends from one start at a stationary "
-    "point that has 60 % more loss than the optimum: enough heads alone do not make training safe, which is the case "
-    "for least squares.",
+    about=__doc__,
     problems={"symmetric": SYMMETRIC, "skewed": SKEWED},
     parts=(Part(lifted, {"sequences": 20_000}), Part(training, {"heads": (1, 5)}), Part(samples)),
     checks=(global_optimum, measured, trained, identified),
     pictures={"losses": panels(draw, "What training reaches by the number of heads, and solutions on finite data.")},
-    beyond=("Associative memories and universal Turing machines, which need attention over other tokens.",),
 )

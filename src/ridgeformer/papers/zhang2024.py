@@ -1,4 +1,19 @@
-"""Zhang, Frei and Bartlett: one layer, its optimum, gradient flow towards it, and shifts of the distribution."""
+"""Zhang, Frei and Bartlett: one layer, its optimum, gradient flow towards it, and shifts of the distribution.
+
+Trained transformers learn linear models in-context
+Ruiqi Zhang, Spencer Frei and Peter L. Bartlett, JMLR 2024
+https://arxiv.org/abs/2306.09927
+
+One layer of linear attention that is trained by gradient flow on linear regression reaches a global optimum, which has
+a closed form. It predicts with a fixed matrix times the sum of labelled features. That matrix contains the covariance
+of the training features: new tasks and new queries do no harm, but features of another covariance do.
+
+The layer's optimum and its loss under any shift are closed forms, so nothing needs to be trained to test the shift
+claims: the optimal layer is evaluated on fresh sequences under 25 shifts of tasks, queries, features, context length
+and noise, and each loss is compared with the formula. Gradient flow on the population loss is then followed from small
+random starts to its end, and its last matrix is compared with the optimum. In the figure, points are measured and
+curves are the formula.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +91,16 @@ def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
 
 
 def shift_formula(results: Results) -> Check:
-    """Decide whether measured losses are those of the shift formula. See `Paper`."""
+    """Decide whether measured losses are those of the shift formula. See `Paper`.
+
+    The loss of one trained layer under any shift of tasks, queries, features, context length and noise has a closed
+    form.
+    """
     problems = [_shifted(kind, scale) for kind in KINDS for scale in SCALES]
     measured = [loss for kind in KINDS for loss in results["shifts"][kind]["loss"]]
     error = [error for kind in KINDS for error in results["shifts"][kind]["error"]]
     expected = [one_layer.risk(problem, _trained(problem)) for problem in problems]
     return agree_by_chance(
-        "The loss of one trained layer under any shift of tasks, queries, features, context length and noise has a "
-        "closed form.",
         measured,
         expected,
         error,
@@ -92,12 +109,14 @@ def shift_formula(results: Results) -> Check:
 
 
 def flow_converges(results: Results) -> Check:
-    """Decide whether gradient flow ends at the global optimum. See `Paper`."""
+    """Decide whether gradient flow ends at the global optimum. See `Paper`.
+
+    Gradient flow from a small start converges to the global optimum, W = Gamma Lambda [(n + 1) Lambda Gamma Lambda +
+    (tr(Gamma Lambda) + sigma^2) Lambda]^-1.
+    """
     best = one_layer.optimum(TRAINING)
     off = [np.abs(np.array(run["W"]) - best).max() / np.abs(best).max() for run in results["flow"]["runs"]]
     return agree(
-        "Gradient flow from a small start converges to the global optimum, W = Gamma Lambda [(n + 1) Lambda Gamma "
-        "Lambda + (tr(Gamma Lambda) + sigma^2) Lambda]^-1.",
         off,
         np.zeros(len(off)),
         1e-4,
@@ -107,7 +126,10 @@ def flow_converges(results: Results) -> Check:
 
 
 def harmless(results: Results) -> Check:
-    """Decide which shifts are harmless: measured losses over those of the best layer. See `Paper`."""
+    """Decide which shifts are harmless: measured losses over those of the best layer. See `Paper`.
+
+    Shifts of tasks and queries are harmless, shifts of the features are not.
+    """
     ratio, error = {}, {}
     for kind in KINDS[:3]:
         best = np.array([one_layer.risk(_shifted(kind, s), one_layer.optimum(_shifted(kind, s))) for s in SCALES])
@@ -115,7 +137,6 @@ def harmless(results: Results) -> Check:
         error[kind] = 4 * np.array(results["shifts"][kind]["error"]) / best
     worst = {kind: values.max() for kind, values in ratio.items()}
     return Check(
-        "Shifts of tasks and queries are harmless, shifts of the features are not.",
         ", ".join(f"{kind} {value:.3g}" for kind, value in worst.items()),
         "1 for queries at every scale; more for features than for tasks",
         "4 standard errors for queries; none for the order of features and tasks",
@@ -150,18 +171,7 @@ def draw_shifts(results: Results) -> list[Panel]:
 
 PAPER = Paper(
     id="zhang2024",
-    title="Trained transformers learn linear models in-context",
-    authors="Ruiqi Zhang, Spencer Frei and Peter L. Bartlett, JMLR 2024",
-    link="https://arxiv.org/abs/2306.09927",
-    says="One layer of linear attention that is trained by gradient flow on linear regression reaches a global "
-    "optimum, which has a closed form. It predicts with a fixed matrix times the sum of labelled features. That matrix "
-    "contains the covariance of the training features: new tasks and new queries do no harm, but features of another "
-    "covariance do.",
-    reading="The layer's optimum and its loss under any shift are closed forms, so nothing needs to be trained to test "
-    "the shift claims: the optimal layer is evaluated on fresh sequences under 25 shifts of tasks, queries, "
-    "features, context length and noise, and each loss is compared with the formula. Gradient flow on the "
-    "population loss is then followed from small random starts to its end, and its last matrix is compared "
-    "with the optimum. In the figure, points are measured and curves are the formula.",
+    about=__doc__,
     problems={"training": TRAINING},
     parts=(Part(flow, {"seeds": 1}), Part(shifts, {"sequences": 20_000})),
     checks=(shift_formula, flow_converges, harmless),

@@ -15,7 +15,8 @@ from rich.console import Console
 from ridgeformer import InputError, Problem, cli, compare, evaluate, load, papers, zoo
 from ridgeformer.exact import exact_loss
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.papers.vladymyrov2024 import render
+from ridgeformer.papers import decide
+from ridgeformer.papers.vladymyrov2024 import PAPER, render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, printed
@@ -183,12 +184,13 @@ def test_profiles_and_layers_are_what_evaluation_says(evidence):
 
 
 def test_every_claim_has_numbers_and_a_verdict(evidence):
-    checks = [claim(evidence) for claim in CLAIMS]
+    checks = list(replace(PAPER, checks=tuple(CLAIMS)).decide(evidence.results))
     assert len(checks) == 21
     for claim in checks:
         assert claim.verdict in ("supported", "partly supported", "contradicted")
         assert re.search(r"\d", claim.measured)
         assert "nan" not in claim.measured
+        assert claim.claim
         assert claim.rule
         assert claim.where
 
@@ -320,8 +322,8 @@ DECIDED = {
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
 def test_claims_follow_the_numbers(evidence, claim):
     holds, fails = DECIDED[claim.__name__]
-    assert claim(Altered(evidence, **holds)).verdict == "supported"
-    assert claim(Altered(evidence, **fails)).verdict == "contradicted"
+    for numbers, verdict in ((holds, "supported"), (fails, "contradicted")):
+        assert decide(claim.__wrapped__(Altered(evidence, **numbers))[1]) == verdict
 
 
 # ---- the command line

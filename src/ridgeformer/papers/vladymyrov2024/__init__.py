@@ -1,4 +1,13 @@
-"""The seed paper: Table 1, the figures, the claims and the theorems, measured again."""
+"""The seed paper: Table 1, the figures, the claims and the theorems, measured again.
+
+Linear transformers are versatile in-context learners
+Max Vladymyrov, Johannes von Oswald, Mark Sandler and Rong Ge, 2024
+https://arxiv.org/abs/2402.14180
+
+Every layer of a linear transformer maintains an implicit linear model and can be read as a step of preconditioned
+gradient descent. On regression with noise of unknown strength, trained models adapt to the noise level of each context
+and match or beat ridge regression that is tuned for the problem; diagonal layers are nearly as good as full ones.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,7 @@ from typing import Any
 from ridgeformer.papers.paper import Check, Paper, Part, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
-from ridgeformer.papers.vladymyrov2024.evidence import PARTS, Evidence
+from ridgeformer.papers.vladymyrov2024.evidence import PARTS
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, problem_of
 from ridgeformer.papers.vladymyrov2024.report import write_page
@@ -23,19 +32,10 @@ def theorems(work: Work, seed: int = 0) -> list[dict[str, Any]]:
     return [check.as_dict() for check in verify(seed=seed, progress=lambda name, *done: work.progress(*done))]
 
 
-def _decided(claim: Callable[[Evidence], Check]) -> Callable[[Results], Check]:
-    def check(results: Results) -> Check:
-        return claim(Evidence(results))
-
-    check.__name__ = claim.__name__
-    return check
-
-
 def _theorem(name: str, results: Results) -> Check:
     """The check of a statement: each of its errors keeps its bound."""
     errors = [one for one in results["theorems"] if one["statement"] == name]
     return Check(
-        f"{STATEMENTS[name]}.",
         "; ".join(f"{one['what']}: {one['error']:.2g}" for one in errors),
         "errors of at most " + ", ".join(f"{one['bound']:.2g}" for one in errors),
         "none",
@@ -49,22 +49,16 @@ def _theorem(name: str, results: Results) -> Check:
 
 def _theorem_check(name: str) -> Callable[[Results], Check]:
     check = partial(_theorem, name)
-    check.__name__ = name  # type: ignore[attr-defined]
+    check.__name__, check.__doc__ = name, f"Decide a theorem.\n\n{STATEMENTS[name]}."  # type: ignore[attr-defined]
     return check
 
 
 PAPER = Paper(
     id="vladymyrov2024",
-    title="Linear transformers are versatile in-context learners",
-    authors="Max Vladymyrov, Johannes von Oswald, Mark Sandler and Rong Ge, 2024",
-    link="https://arxiv.org/abs/2402.14180",
-    says="Every layer of a linear transformer maintains an implicit linear model and can be read as a step of "
-    "preconditioned gradient descent. On regression with noise of unknown strength, trained models adapt to the noise "
-    "level of each context and match or beat ridge regression that is tuned for the problem; diagonal layers are "
-    "nearly as good as full ones.",
+    about=__doc__,
     problems={noise: problem_of(noise) for noise in COLUMNS},
     parts=(*PARTS, Part(theorems)),
-    checks=(*map(_decided, CLAIMS), *map(_theorem_check, STATEMENTS)),
+    checks=(*CLAIMS, *map(_theorem_check, STATEMENTS)),
     pictures=FIGURES,
     page=write_page,
 )

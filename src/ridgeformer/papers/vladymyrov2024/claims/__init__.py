@@ -23,11 +23,13 @@ TWO, THREE = "categorical(1,3)", "categorical(1,3,5)"
 
 @claim(
     "Uniform noise, bottom of figure 2, last sentence",
-    "GD++ converges quickly to a suboptimal solution.",
     "for sigma_max of 3 or more, layers 4 to 7 lower the loss by less than 1 %",
 )
 def gdpp_stops(evidence: Evidence) -> Finding:
-    """Decide whether GD++ gains nothing from depth. See `claim`."""
+    """Decide whether GD++ gains nothing from depth. See `claim`.
+
+    GD++ converges quickly to a suboptimal solution.
+    """
     gain = [evidence.ratio(("gdpp", 3), ("gdpp", 7), noise) for noise in UNIFORM[3:]]
     numbers = f"loss of three layers / loss of seven, sigma_max 3 to 7: {listed(gain, '.4f')}"
     return numbers, [value < 1.01 for value in gain]
@@ -35,11 +37,13 @@ def gdpp_stops(evidence: Evidence) -> Finding:
 
 @claim(
     "Categorical noise, 1st sentence",
-    "On categorical(1,3) Full is clearly better than Diag.",
     f"with 3 or more layers, the loss of Diag is more than {ALIKE} times that of Full",
 )
 def gap_on_two(evidence: Evidence) -> Finding:
-    """Decide whether Full is better than Diag with two noise levels. See `claim`."""
+    """Decide whether Full is better than Diag with two noise levels. See `claim`.
+
+    On categorical(1,3) Full is clearly better than Diag.
+    """
     ratios = [evidence.ratio(("diag", depth), ("full", depth), TWO) for depth in DEPTHS]
     numbers = f"Diag / Full, 1 to 7 layers: {listed(ratios, '.2f')}"
     return numbers, [ratio > ALIKE for ratio in ratios[2:]]
@@ -47,13 +51,14 @@ def gap_on_two(evidence: Evidence) -> Finding:
 
 @claim(
     "Categorical noise, 3rd sentence",
-    "Diag extrapolates better than Full to noise levels not seen in training; Full is better on the "
-    "levels of training.",
     "with seven layers, the mean loss of Diag is below that of Full for sigma from 0 to 1, from 1 to 3 and from 3 "
     "to 4, and that of Full is below that of Diag at 1 and 3",
 )
 def extrapolates(evidence: Evidence) -> Finding:
-    """Decide whether Diag is better than Full at levels that it was not trained on. See `claim`."""
+    """Decide whether Diag is better than Full at levels that it was not trained on. See `claim`.
+
+    Diag extrapolates better than Full to noise levels not seen in training; Full is better on the levels of training.
+    """
     sigmas, inside = evidence.levels(TWO)
     diag, full = (evidence.curve(TWO, family, 7) for family in ("diag", "full"))
     ranges = {"below 1": sigmas < 1, "between": (sigmas > 1) & (sigmas < 3), "above 3": sigmas > 3}
@@ -69,11 +74,13 @@ def extrapolates(evidence: Evidence) -> Finding:
 
 @claim(
     "Categorical noise, 5th sentence",
-    "The weights of the four-layer Full model are concentrated on the diagonal.",
     "the diagonal holds more than half of the squared norm of every matrix; if it were spread evenly, 9 %",
 )
 def heavy_diagonal(evidence: Evidence) -> Finding:
-    """Decide whether Full's weights lie on the diagonal. See `claim`."""
+    """Decide whether Full's weights lie on the diagonal. See `claim`.
+
+    The weights of the four-layer Full model are concentrated on the diagonal.
+    """
     shares = {}
     for name, matrices in evidence.weights.items():
         for layer, square in enumerate(np.square(matrices)):
@@ -88,11 +95,13 @@ def heavy_diagonal(evidence: Evidence) -> Finding:
 
 @claim(
     "Categorical noise, last two sentences",
-    "On categorical(1,3,5) the profile of Full fluctuates more than that of Diag, but its loss is not better.",
     "Full has more turning points from 0 to 5, and the loss of Diag is at most that of Full",
 )
 def fluctuates(evidence: Evidence) -> Finding:
-    """Decide what the paper says of Full's profile with three noise levels. See `claim`."""
+    """Decide what the paper says of Full's profile with three noise levels. See `claim`.
+
+    On categorical(1,3,5) the profile of Full fluctuates more than that of Diag, but its loss is not better.
+    """
     sigmas, _ = evidence.levels(THREE)
     range_ = sigmas <= 5
 
@@ -110,12 +119,14 @@ def fluctuates(evidence: Evidence) -> Finding:
 
 @claim(
     "More experiments, 1st paragraph",
-    "In terms of the unadjusted loss the methods can hardly be distinguished.",
     "the unadjusted losses of Diag, Full, AdaRR and TunedRR lie within 5 %, and their adjusted losses differ by "
     "more than 20 %",
 )
 def unadjusted(evidence: Evidence) -> Finding:
-    """Decide whether the unadjusted loss can tell the methods apart. See `claim`."""
+    """Decide whether the unadjusted loss can tell the methods apart. See `claim`.
+
+    In terms of the unadjusted loss the methods can hardly be distinguished.
+    """
     table = evidence.table
     cells = [table[method, 7 if method in FAMILIES else None, SHOWN] for method in ("diag", "full", "AdaRR", "TunedRR")]
     unadjusted, adjusted = [cell.unadjusted for cell in cells], [cell.loss for cell in cells]
@@ -128,11 +139,13 @@ def unadjusted(evidence: Evidence) -> Finding:
 
 @claim(
     "Caption of the figure of losses by layer (our figure 5)",
-    "The loss of the readout falls consistently from layer to layer.",
     "for each family, the loss of seven-layer models on uniform(0,5), averaged over seeds, falls at every layer",
 )
 def falls_by_layer(evidence: Evidence) -> Finding:
-    """Decide whether the loss falls from layer to layer. See `claim`."""
+    """Decide whether the loss falls from layer to layer. See `claim`.
+
+    The loss of the readout falls consistently from layer to layer.
+    """
     holds, texts = [], []
     for family in FAMILIES:
         mean = evidence.layers[Row(family, 7).name].mean(0)
@@ -144,15 +157,17 @@ def falls_by_layer(evidence: Evidence) -> Finding:
 
 @claim(
     "More experiments, 2nd paragraph",
-    "The early layers of GD++ are best at high noise and the later ones at lower noise; Diag starts in the same "
-    "way and then improves strongly at low noise; Full improves at low noise first, and becomes less accurate at "
-    "high noise in its last layer.",
     "the noise level with the smallest loss moves down from layer 1 to 7 (GD++) and from layer 1 to 4 (Diag); the "
     "loss of Diag below sigma = 1 halves at some later layer; that of Full falls by a larger factor below 1 than "
     "above 4 in its first three layers, and rises above 4 in the last one",
 )
 def early_stopping(evidence: Evidence) -> Finding:
-    """Decide what the paper says of profiles layer by layer. See `claim`."""
+    """Decide what the paper says of profiles layer by layer. See `claim`.
+
+    The early layers of GD++ are best at high noise and the later ones at lower noise; Diag starts in the same way and
+    then improves strongly at low noise; Full improves at low noise first, and becomes less accurate at high noise in
+    its last layer.
+    """
     curves = evidence.layer_profiles
     sigmas, inside = np.array(curves["sigmas"]), np.array(curves["inside"])
     low, high = sigmas < 1, (sigmas > 4) & (sigmas <= 5)

@@ -8,13 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ridgeformer.papers.paper import Check, listed
+from ridgeformer.papers.paper import Check, Results, listed
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, CellKey
 from ridgeformer.papers.vladymyrov2024.render import column_name
 
 Finding = tuple[str, Iterable[bool]]  # the numbers in words, and whether each part of the rule holds
-CLAIMS: list[Callable[[Evidence], Check]] = []  # in the order of the paper
+Decision = Callable[[Results], Check]
+CLAIMS: list[Decision] = []  # in the order of the paper
 ALIKE = 1.25  # losses within this factor are called alike
 SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard error
 SETTLED = 0.02  # of the loss of AdaRR: converged
@@ -24,27 +25,24 @@ NOISY = COLUMNS[1:]
 ADAPTIVE = ("diag", "full")  # the families that adapt to the noise
 
 
-def claim(
-    where: str, sentence: str, rule: str
-) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Check]]:
+def claim(where: str, rule: str) -> Callable[[Callable[[Evidence], Finding]], Decision]:
     """Decorate a function that reads the numbers which decide a claim: it then returns the check, one of `CLAIMS`.
 
     Args:
         where: The place of the claim in the paper.
-        sentence: The claim in our words.
         rule: The rule that the numbers must satisfy.
 
     Returns:
-        The decorator. The decorated function takes the evidence.
+        The decorator. The decorated function takes the results; its docstring states the claim after its first line.
     """
 
-    def decorate(read: Callable[[Evidence], Finding]) -> Callable[[Evidence], Check]:
+    def decorate(read: Callable[[Evidence], Finding]) -> Decision:
         @functools.wraps(read)
-        def check(evidence: Evidence) -> Check:
-            numbers, holds = read(evidence)
+        def check(results: Results) -> Check:
+            numbers, holds = read(Evidence(results))
             parts = tuple(bool(part) for part in holds)
             reason = "The paper states the claim in words; the rule says what it means in numbers."
-            return Check(sentence, numbers, rule, "none", reason, f"rejected unless: {rule}", parts, where=where)
+            return Check(numbers, rule, "none", reason, f"rejected unless: {rule}", parts, where=where)
 
         CLAIMS.append(check)
         return check
@@ -77,12 +75,14 @@ def ratios_to(
 
 @claim(
     "Baseline estimates, last paragraph",
-    "AdaRR computed by gradient descent, without a matrix inverse, takes about 100 iterations to converge.",
     "of the numbers of iterations that were tried, the first from which on the loss stays within 2 % of AdaRR's "
     "lies between 50 and 200",
 )
 def iterations(evidence: Evidence) -> Finding:
-    """Decide what the paper says of AdaRR without a matrix inverse. See `claim`."""
+    """Decide what the paper says of AdaRR without a matrix inverse. See `claim`.
+
+    AdaRR computed by gradient descent, without a matrix inverse, takes about 100 iterations to converge.
+    """
     texts, holds = [], []
     for noise, losses in evidence.iterations.items():
         counts = sorted(count for count in losses if count)
@@ -97,11 +97,13 @@ def iterations(evidence: Evidence) -> Finding:
 
 @claim(
     "Baseline estimates, last sentence",
-    "Linear transformers converge in fewer than 10 layers.",
     "the seventh layer lowers the loss by less than 5 %, for Diag and Full on every problem with noise",
 )
 def few_layers(evidence: Evidence) -> Finding:
-    """Decide what the paper says of the depth that is needed. See `claim`."""
+    """Decide what the paper says of the depth that is needed. See `claim`.
+
+    Linear transformers converge in fewer than 10 layers.
+    """
     gains = {
         (family, noise): 1 - evidence.ratio((family, 7), (family, 6), noise)
         for family in ADAPTIVE
@@ -119,11 +121,13 @@ def few_layers(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, 1st sentence; caption of figure 1",
-    "On uniform noise Full and Diag perform equally well for every depth and sigma_max.",
     f"Diag's loss at most {ALIKE} times Full's in every cell with noise",
 )
 def alike(evidence: Evidence) -> Finding:
-    """Decide whether Full and Diag are alike, whatever the depth. See `claim`."""
+    """Decide whether Full and Diag are alike, whatever the depth. See `claim`.
+
+    On uniform noise Full and Diag perform equally well for every depth and sigma_max.
+    """
     ratios = {
         (depth, noise): evidence.ratio(("diag", depth), ("full", depth), noise)
         for depth in DEPTHS
@@ -141,12 +145,14 @@ def alike(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, 2nd sentence",
-    "GD++ converges to a higher loss, close to that of ConstRR, and is not better than ConstRR.",
     "the loss of seven layers is within 1 % of that of ConstRR, and at no depth is it lower by more than 0.01 % "
     "(the size of chance)",
 )
 def gdpp_is_constant(evidence: Evidence) -> Finding:
-    """Decide whether GD++ is no better than ConstRR. See `claim`."""
+    """Decide whether GD++ is no better than ConstRR. See `claim`.
+
+    GD++ converges to a higher loss, close to that of ConstRR, and is not better than ConstRR.
+    """
     every = ratios_to("ConstRR", evidence, ["gdpp"], DEPTHS, NOISY)
     ratios, lowest = [every["gdpp", 7, noise] for noise in NOISY], min(every.values())
     numbers = (
@@ -158,11 +164,13 @@ def gdpp_is_constant(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, 3rd sentence",
-    "The advantage of linear transformers over the baselines grows with sigma_max.",
     "loss of the best baseline / loss of Full with 7 layers is larger at sigma_max = 7 than at 1, and above 1",
 )
 def advantage_grows(evidence: Evidence) -> Finding:
-    """Decide whether the advantage over the baselines grows with sigma_max. See `claim`."""
+    """Decide whether the advantage over the baselines grows with sigma_max. See `claim`.
+
+    The advantage of linear transformers over the baselines grows with sigma_max.
+    """
     gains = [min(evidence.ratio((name, None), ("full", 7), noise) for name in BASELINES) for noise in UNIFORM[1:]]
     numbers = "best baseline / Full, sigma_max 1 to 7: " + listed(gains, ".2f")
     return numbers, [gains[-1] > gains[0], gains[-1] > 1]
@@ -170,11 +178,13 @@ def advantage_grows(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, 4th sentence",
-    "With 4 or more layers, Full and Diag are better than AdaRR for sigma_max of 4 or more.",
     "loss below AdaRR's, 4 to 7 layers, sigma_max 4 to 7",
 )
 def beats_ada(evidence: Evidence) -> Finding:
-    """Decide whether four layers beat AdaRR. See `claim`."""
+    """Decide whether four layers beat AdaRR. See `claim`.
+
+    With 4 or more layers, Full and Diag are better than AdaRR for sigma_max of 4 or more.
+    """
     ratios = ratios_to("AdaRR", evidence, ADAPTIVE, DEPTHS[3:], UNIFORM[4:])
     of_four = {LABELS[f]: [ratios[f, 4, noise] for noise in UNIFORM[4:]] for f in ADAPTIVE}
     four = ", ".join(f"{name} {min(values):.2f} to {max(values):.2f}" for name, values in of_four.items())
@@ -184,11 +194,13 @@ def beats_ada(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, 5th sentence",
-    "With 5 or more layers, Full and Diag match or beat TunedRR.",
     f"loss at most {SLACK} times TunedRR's, 5 to 7 layers, every sigma_max with noise",
 )
 def matches_tuned(evidence: Evidence) -> Finding:
-    """Decide whether five layers match TunedRR. See `claim`."""
+    """Decide whether five layers match TunedRR. See `claim`.
+
+    With 5 or more layers, Full and Diag match or beat TunedRR.
+    """
     ratios = ratios_to("TunedRR", evidence, ADAPTIVE, DEPTHS[4:], UNIFORM[1:])
     failing = [f"{CellKey(*place)} {ratio:.2f}" for place, ratio in ratios.items() if ratio > SLACK]
     worst = "; worse: " + ", ".join(failing) if failing else ""
@@ -201,12 +213,14 @@ def matches_tuned(evidence: Evidence) -> Finding:
 
 @claim(
     "Caption of figure 1, last sentence",
-    "Among the baselines, only TunedRR is comparable with linear transformers.",
     f"for every sigma_max with noise, the loss of TunedRR is less than {NEAR} times that of Full with 7 layers, "
     "and those of the other baselines are more",
 )
 def only_tuned_is_near(evidence: Evidence) -> Finding:
-    """Decide whether TunedRR alone is comparable with the models. See `claim`."""
+    """Decide whether TunedRR alone is comparable with the models. See `claim`.
+
+    Among the baselines, only TunedRR is comparable with linear transformers.
+    """
     ratios = {name: [evidence.ratio((name, None), ("full", 7), noise) for noise in UNIFORM[1:]] for name in BASELINES}
     holds = [ratio < NEAR for ratio in ratios["TunedRR"]]
     holds += [ratio > NEAR for name in ("ConstRR", "AdaRR") for ratio in ratios[name]]
@@ -218,11 +232,13 @@ def only_tuned_is_near(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, per-variance profiles, 3rd and 4th sentence",
-    "At every noise level GD++ behaves like ConstRR: it assumes one constant noise variance.",
     "at every level, the profile of seven layers is within 5 % of that of ConstRR",
 )
 def mirrors_constant(evidence: Evidence) -> Finding:
-    """Decide whether GD++'s profile is ConstRR's. See `claim`."""
+    """Decide whether GD++'s profile is ConstRR's. See `claim`.
+
+    At every noise level GD++ behaves like ConstRR: it assumes one constant noise variance.
+    """
     gaps = []
     for noise in UNIFORM[1:]:
         known, own = evidence.curve(noise, "ConstRR"), evidence.curve(noise, "gdpp", 7)
@@ -233,11 +249,13 @@ def mirrors_constant(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, per-variance profiles, 5th sentence",
-    "AdaRR is perfect without noise and gets worse as the noise grows.",
     "the loss is 0, up to rounding, at sigma = 0, and rises over sigma = 0, 1, 2, 3, 4 and 5",
 )
 def ada_profile(evidence: Evidence) -> Finding:
-    """Decide what the paper says of AdaRR by noise level. See `claim`."""
+    """Decide what the paper says of AdaRR by noise level. See `claim`.
+
+    AdaRR is perfect without noise and gets worse as the noise grows.
+    """
     sigmas, _ = evidence.levels(SHOWN)
     ada, bayes = evidence.curve(SHOWN, "AdaRR"), evidence.curve(SHOWN, BAYES)
     at = [int(np.argmin(np.abs(sigmas - level))) for level in (0, 1, 2, 3, 4, 5)]
@@ -249,12 +267,14 @@ def ada_profile(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, per-variance profiles, 6th sentence",
-    "TunedRR is a little better than AdaRR, and weak in the middle of the range.",
     f"the loss of AdaRR is 1 to {LITTLE} times that of TunedRR; the loss of TunedRR / that of Full (7 layers) is "
     "larger for sigma from 1.5 to 4 than below and above",
 )
 def tuned_middle(evidence: Evidence) -> Finding:
-    """Decide what the paper says of TunedRR by noise level. See `claim`."""
+    """Decide what the paper says of TunedRR by noise level. See `claim`.
+
+    TunedRR is a little better than AdaRR, and weak in the middle of the range.
+    """
     sigmas, _ = evidence.levels(SHOWN)
     tuned, full = evidence.curve(SHOWN, "TunedRR"), evidence.curve(SHOWN, "full", 7)
     bands = sigmas <= 1.5, (sigmas > 1.5) & (sigmas < 4), (sigmas >= 4) & (sigmas <= 5)
@@ -269,11 +289,13 @@ def tuned_middle(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, per-variance profiles, 7th sentence",
-    "Full and Diag perform alike at every noise level.",
     "the profiles of seven layers are within a factor of 1.5 at every level of training",
 )
 def alike_everywhere(evidence: Evidence) -> Finding:
-    """Decide whether Full and Diag are alike at every noise level. See `claim`."""
+    """Decide whether Full and Diag are alike at every noise level. See `claim`.
+
+    Full and Diag perform alike at every noise level.
+    """
     texts, holds = [], []
     for noise in UNIFORM[1:]:
         _, inside = evidence.levels(noise)
@@ -290,13 +312,15 @@ def alike_everywhere(evidence: Evidence) -> Finding:
 
 @claim(
     "Uniform noise, bottom of figure 2, 2nd and 3rd sentence",
-    "With two layers Full and Diag behave like GD++ and fit one noise level in the middle of the range; with three "
-    "or more layers they improve over the whole range.",
     "with two layers the smallest loss lies between sigma = 0.3 and 4.7; with 3 to 7 layers the loss is lower at "
     "every level of training",
 )
 def two_layers(evidence: Evidence) -> Finding:
-    """Decide what the paper says of two layers against three. See `claim`."""
+    """Decide what the paper says of two layers against three. See `claim`.
+
+    With two layers Full and Diag behave like GD++ and fit one noise level in the middle of the range; with three or
+    more layers they improve over the whole range.
+    """
     sigmas, inside = evidence.levels(SHOWN)
     places = {f: float(sigmas[inside][np.argmin(evidence.curve(SHOWN, f, 2)[inside])]) for f in FAMILIES}
     better = {
