@@ -11,10 +11,13 @@ better than that.
 The features have covariance Lambda and the tasks Lambda^-1, as in the authors' notebooks. In whitened coordinates this
 is the isotropic problem, so that two exact losses are known without any training: gradient descent preconditioned by
 Lambda^-1, and the best GD++ model. Sparse models with matrices A and B per layer are trained from that GD++ model for
-several rotations of Lambda, and compared with it on the same sequences. Where training finds less loss, the same models
-with the nearest multiples of Lambda^-1 and I say whether that is because layers treat directions differently. If the
-gain remains, it is because the best GD++ model also counts contexts as rare as one in 10^8, which training never sees.
-A second set of models starts from random numbers, with up to three layers, to see whether A finds Lambda^-1 by itself.
+several rotations of Lambda, and compared with it on the same sequences. Where the start has little loss, the rate of
+Adam is smaller, in proportion to the root of that loss: steps of Adam are as long as its rate, and with the usual rate
+four layers wander off to losses that are some percent above those of their start. Where training finds less loss, the
+same models with the nearest multiples of Lambda^-1 and I say whether that is because layers treat directions
+differently. If the gain remains, it is because the best GD++ model also counts contexts as rare as one in 10^8, which
+training never sees. A second set of models starts from random numbers, with up to three layers, to see whether A finds
+Lambda^-1 by itself.
 
 Not checked here: Convergence of gradient descent for the sparse family, which the paper proves for stationary points.
 """
@@ -26,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.exact import ExcessLoss, least_excess_loss
+from ridgeformer.exact import RARE, ExcessLoss, least_excess_loss
 from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.papers.paper import CHANCE, Check, Erratum, Paper, Part, Results, agree, listed, panels
@@ -46,6 +49,7 @@ SCALES = (1.0, 1.0, 0.5, 0.25, 1.0)
 OTHERS = 19  # examples that the baselines of the authors' code see, of 20
 EXACT = 2  # layers up to which the exact loss is one that a sample can show
 ABOVE = 0.01  # the share of the loss by which trained models may lie above GD++
+SMALL = 1e-3  # of the loss of predicting 0: a start with less loss is trained with a smaller rate
 
 
 def _covariance(seed: int) -> Array:
@@ -78,6 +82,12 @@ def _best(context: int, depths: tuple[int, ...]) -> list[LinearTransformer]:
     return models
 
 
+def _adam(steps: int, loss: float = SMALL) -> Adam:
+    """Adam from a start with this loss, over that of predicting 0: what steps cost is the square of their rate."""
+    share = float(np.sqrt(min(loss / SMALL, 1.0)))
+    return Adam(steps=steps, batch=1024, schedule=((0, share), (steps, 0.0)), record=steps, snapshots=0)
+
+
 def _compared(model: LinearTransformer, start: LinearTransformer, problem: Problem, count: int, seed: int) -> Any:
     """Losses of both on the same sequences, their errors, and the error of their ratio."""
     draw = problem.moments(count, seed=seed)
@@ -98,7 +108,7 @@ def trained(
     depths: tuple[int, ...] = DEPTHS,
     seeds: int = 5,
     steps: int = 400,
-    sequences: int = 20_000,
+    sequences: int = 50_000,
 ) -> dict[str, Any]:
     """Train sparse models of every depth, length and rotation by Adam, from the whitened GD++ model.
 
@@ -115,9 +125,11 @@ def trained(
         directions alike, and of whitened GD++, with their errors; the distance of every A; how far whitening is from
         the isotropic model; and GD++'s own numbers, n times what each layer does.
     """
-    rows, how = [], Adam(steps=steps, batch=1024, schedule="cosine", record=steps, snapshots=0)
+    rows = []
     for n in work.each(lengths):
         for depth, isotropic in enumerate(_best(n, depths), 1):
+            point = n * isotropic.kernel[0][:, :, 0].ravel()
+            how = _adam(steps, _exact(n, point, RARE) / (DIM / 2))
             for seed in range(seeds if depth in depths else 0):
                 problem, Lambda = _problem_of(seed, n), _covariance(seed)
                 start = gradient_steps.whitened(isotropic, Lambda)
@@ -126,8 +138,7 @@ def trained(
                 ).model
                 row = {"n": n, "depth": depth, "seed": seed, "distances": gradient_steps.distances(model, Lambda)[:, 0]}
                 row["aligned"] = _compared(gradient_steps.aligned(model, Lambda), start, problem, sequences, 1)["model"]
-                row["mismatch"] = _mismatch(isotropic, start, problem, Lambda)
-                row["point"] = n * isotropic.kernel[0][:, :, 0].ravel()
+                row |= {"mismatch": _mismatch(isotropic, start, problem, Lambda), "point": point}
                 rows.append(row | _compared(model, start, problem, sequences, 1))
     return {"sequences": sequences, "rows": rows}
 
@@ -144,8 +155,7 @@ def free(work: Work, *, depths: tuple[int, ...] = (1, 2, 3), seeds: int = 5, ste
     Returns:
         By depth: for every seed the distances of all A, and the loss over that of GD++.
     """
-    best, by_depth = _best(20, depths), {}
-    how = Adam(steps=steps, batch=1024, schedule="cosine", record=steps, snapshots=0)
+    best, by_depth, how = _best(20, depths), {}, _adam(steps)
     for depth in work.each(depths):
         rows = []
         for seed in range(seeds):
@@ -207,7 +217,8 @@ def not_above(results: Results) -> Check:
     """
     ratio, error = _column(results, "model") / _column(results, "GD++"), CHANCE * _column(results, "ratio error")
     aligned = _column(results, "aligned") / _column(results, "GD++")
-    n, depth = _column(results, "n"), _column(results, "depth")
+    n, depth, top = _column(results, "n"), _column(results, "depth"), int(np.argmax(ratio))
+    deep = ratio[(depth == depth.max()) & (n > 0.75 * n.max())]
     far = np.array([max(row["distances"]) for row in results["trained"]["rows"]])
     below = ratio < 1 - error
     known = "none"
@@ -220,8 +231,9 @@ def not_above(results: Results) -> Check:
             f"and B, which are off by up to {far[below].max():.3f}"
         )
     return Check(
-        f"trained over GD++ on the same sequences, {len(ratio)} models: {ratio.min():.3f} to {ratio.max():.3f}; "
-        f"clearly below 1: {known}",
+        f"trained over GD++ on the same sequences, {len(ratio)} models: {ratio.min():.3f} to {ratio.max():.3f} (the "
+        f"largest with {depth[top]} layers and {n[top]} examples, +- {error[top] / CHANCE:.3f}); {deep.min():.3f} to "
+        f"{deep.max():.3f} with {depth.max()} layers and more than {0.75 * n.max():g} examples; clearly below 1: {known}",
         "at most 1",
         f"{ABOVE:.0%}, and {CHANCE} standard errors of the ratio",
         "The bar of 1 % was set before measuring; both losses are means over the same sequences.",
@@ -352,7 +364,7 @@ PAPER = Paper(
             "the largest distance of a matrix A to the multiples of Lambda^-1; means over rotations.",
         )
     },
-    version=4,
+    version=5,
     errata=(
         Erratum(
             "the authors' notebooks variable_L_exp and variable_N_exp, functions do_gd and do_preconditioned_gd",

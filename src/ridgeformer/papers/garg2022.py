@@ -147,6 +147,28 @@ def learns(results: Results) -> Check:
     )
 
 
+def _one_rate(d: int) -> float:
+    """The least mean loss over all lengths that one rate for the mean over the examples can have, over that of 0."""
+    return 1 - 1 / float(np.mean(1 + (d + 1) / np.arange(1, 2 * d + 1)))
+
+
+def one_layer(results: Results) -> Check:
+    """Decide whether one layer has the mean loss of the best single rate. See `Paper`.
+
+    One layer cannot let its step depend on the number of examples, even if tokens show it: over all lengths it does as
+    well as one rate can, and no better.
+    """
+    d, curve = results["curves"]["d"], _curves(results)["1 layer"]
+    return agree(
+        curve.mean(),
+        _one_rate(d),
+        _error(results, "1 layer").mean() + 0.01 * _one_rate(d),
+        "Chance, as if errors of all lengths went together; and a search ends when it gains less than about 1 %.",
+        unit="4 standard errors and 1 %",
+        names=["mean over all lengths, over that of predicting 0:"],
+    )
+
+
 def _seen(losses: list[float], d: int) -> list[float | None]:
     """Squared errors over d; None where rounding alone is left."""
     return [2 / d * loss if loss > 1e-6 else None for loss in losses]
@@ -168,7 +190,7 @@ PAPER = Paper(
     problems={"problem": _problem_of(20)},
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=3,
-    checks=(learns, least_squares_curve),
+    checks=(learns, least_squares_curve, one_layer),
     pictures={
         "curves": panels(
             draw, "Squared error over d against the number of examples; from n = d on, least squares has none."
