@@ -60,7 +60,7 @@ PLANTS = {
     "garg2022": [
         ("learns", "_curves", lambda true: lambda results: {n: v[::-1] for n, v in true(results).items()}),
         ("least_squares_curve", "_least_squares", lambda true: lambda n, d: true(n, d + 1)),
-        ("one_layer", "_one_rate", lambda true: lambda d: true(d + 1)),
+        ("one_layer", "_one_rate", lambda true: lambda d: 0.9 * true(d)),
     ],
     "ahn2023": [
         ("not_above", "Adam", lambda true: lambda **how: true(**how, rate=0.05), "measure"),  # training diverges

@@ -233,7 +233,8 @@ def not_above(results: Results) -> Check:
     return Check(
         f"trained over GD++ on the same sequences, {len(ratio)} models: {ratio.min():.3f} to {ratio.max():.3f} (the "
         f"largest with {depth[top]} layers and {n[top]} examples, +- {error[top] / CHANCE:.3f}); {deep.min():.3f} to "
-        f"{deep.max():.3f} with {depth.max()} layers and more than {0.75 * n.max():g} examples; clearly below 1: {known}",
+        f"{deep.max():.3f} with {depth.max()} layers and more than {0.75 * n.max():g} examples; clearly below 1: "
+        f"{known}",
         "at most 1",
         f"{ABOVE:.0%}, and {CHANCE} standard errors of the ratio",
         "The bar of 1 % was set before measuring; both losses are means over the same sequences.",

@@ -132,7 +132,7 @@ def draw_layers_needed(path: Path | str | None = None, *, kappa: float = 1e6, ep
     kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
     canvas = style.blank(12, 3.8)
     every, by_kappa, by_epsilon = canvas.subplots(1, 3)
-    count = {name: method.worst for name, method in METHODS.items()} | SECOND_ORDER
+    count = METHODS | SECOND_ORDER
     kappas = np.geomspace(2, 1e12, 241)
     finest = np.log(max(-np.log(epsilon), -np.log(1e-30)))
     scale = np.linspace(np.log(np.log(10)), finest, 241)
