@@ -42,7 +42,10 @@ def closed_form(results):
 
 
 def draw(results):
-    """Draw from what was stored."""
+    """Draw from what was stored. The next paragraph is the caption.
+
+    Loss of least squares against the number of examples.
+    """
     part = results["losses"]
     shown = [Line("", POINTS, list(map(expected, POINTS))), Points("measured", POINTS, part["loss"], part["error"])]
     return draw_panels([Panel("least squares", "examples n", "loss", shown)])
@@ -54,7 +57,7 @@ PAPER = Paper(
     problems={"problem": Problem(DIM, 4, 0)},
     parts=(Part(losses, quick={"sequences": 2000}),),
     checks=(closed_form,),
-    pictures={"losses": Picture(draw, "Loss of least squares against the number of examples.")},
+    pictures={"losses": Picture(draw)},
 )
 
 outcome = papers.run(PAPER, quick=True, out="papers")

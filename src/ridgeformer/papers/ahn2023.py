@@ -325,7 +325,11 @@ def off_by_one(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses against n for every depth, and what training gains over GD++. See `Paper`."""
+    """Draw losses against n for every depth, and what training gains over GD++. See `Paper`.
+
+    Loss against the number of examples for 1 to 4 layers or steps, what training gains over GD++, and the largest
+    distance of a matrix A to the multiples of Lambda^-1; means over rotations.
+    """
     rows = results["trained"]["rows"]
     lengths, depths = sorted({row["n"] for row in rows}), sorted({row["depth"] for row in rows})
 
@@ -358,13 +362,7 @@ PAPER = Paper(
         Part(baselines, {"lengths": (3, 20), "sequences": 10_000}),
     ),
     checks=(not_above, whitening, beats_descent, preconditioner, off_by_one),
-    pictures={
-        "losses": panels(
-            draw,
-            "Loss against the number of examples for 1 to 4 layers or steps, what training gains over GD++, and "
-            "the largest distance of a matrix A to the multiples of Lambda^-1; means over rotations.",
-        )
-    },
+    pictures={"losses": panels(draw)},
     version=5,
     errata=(
         Erratum(

@@ -163,7 +163,10 @@ def _words(lengths: list[int], gain: dict[str, Array], powers: dict[str, float])
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses against depth, for every setting and length. See `Paper`."""
+    """Draw losses against depth, for every setting and length. See `Paper`.
+
+    Loss against depth in the three settings.
+    """
     part, figure = results["depth"], []
     for setting in FEATURES:
         shown = [Line(f"n = {n}", part["depths"], part[setting]["loss"][i], i) for i, n in enumerate(part["lengths"])]
@@ -178,5 +181,5 @@ PAPER = Paper(
     parts=(Part(depth, {"d": 3, "lengths": (6, 24, 96), "depths": (1, 2), "effort": 0.01, "sequences": 10_000}),),
     checks=(known, rotated, relative),
     version=2,
-    pictures={"depth": panels(draw, "Loss against depth in the three settings.")},
+    pictures={"depth": panels(draw)},
 )

@@ -165,7 +165,10 @@ def similar(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw the maps, and layers against the iterations they are worth. See `Paper`."""
+    """Draw the maps, and layers against the iterations they are worth. See `Paper`.
+
+    Cosine of the predictions of every layer and every iteration.
+    """
     shown = []
     for name in SETTINGS:
         part = results["maps"][name]
@@ -186,5 +189,5 @@ PAPER = Paper(
     parts=(Part(maps, {"d": 4, "layers": 3, "sequences": 500, "effort": 0.02}),),
     version=3,
     checks=(second_order, newton, similar),
-    pictures={"maps": panels(draw, "Cosine of the predictions of every layer and every iteration.")},
+    pictures={"maps": panels(draw)},
 )

@@ -175,7 +175,10 @@ def _seen(losses: list[float], d: int) -> list[float | None]:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw the error against the number of examples. See `Paper`."""
+    """Draw the error against the number of examples. See `Paper`.
+
+    Squared error over d against the number of examples; from n = d on, least squares has none.
+    """
     d = results["curves"]["d"]
     shown = [
         Line(name, list(range(1, 2 * d + 1)), _seen(row["loss"], d), colour, name == "least squares")
@@ -191,9 +194,5 @@ PAPER = Paper(
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=3,
     checks=(learns, least_squares_curve, one_layer),
-    pictures={
-        "curves": panels(
-            draw, "Squared error over d against the number of examples; from n = d on, least squares has none."
-        )
-    },
+    pictures={"curves": panels(draw)},
 )

@@ -151,7 +151,10 @@ def trained_step(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses against k. See `Paper`."""
+    """Draw losses against k. See `Paper`.
+
+    Half squared error after k passes at the best constant rate of each k.
+    """
     ks = list(range(1, 21))
     exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in ks]
     shown = [
@@ -168,7 +171,7 @@ PAPER = Paper(
     problems={"problem": PROBLEM},
     parts=(Part(passes, {"sequences": 50_000}), Part(training)),
     checks=(losses, on_a_sample, equal, trained_step),
-    pictures={"losses": panels(draw, "Half squared error after k passes at the best constant rate of each k.")},
+    pictures={"losses": panels(draw)},
     version=2,
     errata=(
         Erratum(

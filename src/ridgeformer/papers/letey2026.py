@@ -141,7 +141,10 @@ def misalignment(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw errors against the alignment and against the angle. See `Paper`."""
+    """Draw errors against the alignment and against the angle. See `Paper`.
+
+    Errors against the alignment, and as the test turns away from training.
+    """
     loss, figure = np.array(results["shifts"]["loss"]), []
     error = np.array(results["shifts"]["error"])
     align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
@@ -168,5 +171,5 @@ PAPER = Paper(
     problems={"training": _problem_of(_covariance(1.0)), "test": _problem_of(_covariance(1.0, 0.5))},
     parts=(Part(shifts, {"sequences": 10_000}),),
     checks=(formula, governed, misalignment),
-    pictures={"alignment": panels(draw, "Errors against the alignment, and as the test turns away from training.", 4)},
+    pictures={"alignment": panels(draw, 4)},
 )

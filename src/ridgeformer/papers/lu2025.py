@@ -193,7 +193,10 @@ def limits(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw deviations against d, and the difference of both errors against kappa. See `Paper`."""
+    """Draw deviations against d, and the difference of both errors against kappa. See `Paper`.
+
+    Deviations from the limit, and the advantage of the pool's tasks at d = 32.
+    """
     part, rows = results["dimensions"], results["column"]["rows"]
     truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
     off, error = np.array(part["mean"]) / truth - 1, np.array(part["error"]) / truth
@@ -225,5 +228,5 @@ PAPER = Paper(
         Part(column, {"d": 10}),
     ),
     checks=(published, limits),
-    pictures={"errors": panels(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},
+    pictures={"errors": panels(draw)},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -142,26 +143,41 @@ class Picture:
     """A figure of a paper, drawn from stored results.
 
     Attributes:
-        draw: Is called with the results and returns a figure of matplotlib.
-        caption: What it shows.
+        draw: Is called with the results and returns a figure of matplotlib. Its docstring states the caption, after the
+            first paragraph.
+        note: What the caption says besides; nothing by default.
     """
 
     draw: Callable[[Results], Figure]
-    caption: str
+    note: str = ""
+
+    @property
+    def caption(self) -> str:
+        """What it shows."""
+        return f"{_stated(self.draw)} {self.note}".strip()
 
 
-def panels(shown: Callable[[Results], Sequence[Panel]], caption: str, columns: int = 3) -> Picture:
+def panels(shown: Callable[[Results], Sequence[Panel]], columns: int = 3) -> Picture:
     """Return the figure that shows panels side by side.
 
     Args:
-        shown: Is called with the results and returns the panels.
-        caption: What the figure shows.
+        shown: Is called with the results and returns the panels. Its docstring states the caption.
         columns: How many panels are side by side.
 
     Returns:
         The figure.
     """
-    return Picture(lambda results: draw_panels(shown(results), columns), caption)
+
+    @functools.wraps(shown)
+    def draw(results: Results) -> Figure:
+        return draw_panels(shown(results), columns)
+
+    return Picture(draw)
+
+
+def _stated(function: Callable[..., Any]) -> str:
+    """What a docstring states after its first paragraph."""
+    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[2].split())
 
 
 @dataclass(frozen=True)
@@ -261,9 +277,8 @@ class Paper:
             The checks, with their claims.
         """
         for check in self.checks:
-            claim = " ".join((inspect.getdoc(check) or "").partition("\n\n")[2].split())
             with contextlib.suppress(NotMeasuredError):
-                yield replace(check(_Measured(results)), claim=claim)
+                yield replace(check(_Measured(results)), claim=_stated(check))
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.

@@ -210,7 +210,11 @@ def equivariant(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses on the pool and on new tasks against the number of tasks, and their ratio. See `Paper`."""
+    """Draw losses on the pool and on new tasks against the number of tasks, and their ratio. See `Paper`.
+
+    Losses on the pool and on new tasks against the number of tasks, and their ratio; losses below 1e-4 are not shown.
+    Estimates longer than 2 sqrt(d) are shortened.
+    """
     part, shown = results["pools"], []
     tasks, names = [2**power for power in part["powers"]], [name for name in part if name != "powers"]
     for place, title in (("pool", "on the pool"), ("new", "on new tasks")):
@@ -242,12 +246,6 @@ PAPER = Paper(
         ),
     ),
     checks=(transition, bayes, equivariant),
-    pictures={
-        "pools": panels(
-            draw,
-            "Losses on the pool and on new tasks against the number of tasks, and their ratio; losses below 1e-4 are "
-            "not shown. Estimates longer than 2 sqrt(d) are shortened.",
-        )
-    },
+    pictures={"pools": panels(draw)},
     version=3,
 )

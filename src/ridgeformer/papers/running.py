@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,30 +150,12 @@ class Status:
 
 
 def run_paper(
-    paper: Paper,
-    *,
-    quick: bool = False,
-    out: Path | None = None,
-    progress: Progress = lambda part, done, total: None,
-    settings: Mapping[str, Any] = NOTHING,
+    paper: Paper, *, quick: bool, out: Path | None, progress: Progress, settings: Mapping[str, Any]
 ) -> PaperOutcome:
-    """Measure what a paper needs, as far as it is not stored, and decide its claims.
+    """Measure what a paper needs, as far as it is not stored, and decide its claims. See `papers.run`.
 
-    Args:
-        paper: The paper.
-        quick: Whether to run the quick version; by default the full one.
-        out: The folder of all papers; results go to a folder in it that has the name of the paper, and quick ones to
-            its folder `quick`. None stores nothing.
-        progress: Is called with the name of a part, the number of pieces of work done and the number of all.
-        settings: Settings that replace those of the version, by name. Only the parts that have them and the parts
-            that those need are measured then, and only the claims that need no other parts are decided.
-
-    Returns:
-        The outcome, which is also written to the folder unless settings were replaced.
-
-    Raises:
-        InputError: The paper has no such setting.
-        StorageError: The folder cannot be written to.
+    With changed settings only the parts that have them and the parts that those need are measured, only the claims that
+    need no other parts are decided, and no outcome is written.
     """
     paper.check_settings(settings)
     folder = None if out is None else _folder(paper, out, quick)
@@ -183,7 +166,8 @@ def run_paper(
     parts = _parts(paper, settings)
     chosen = {part.name: part.settings(quick, settings) for part in parts}
     for part in parts:
-        results[part.name], seconds[part.name] = _part(paper, part, chosen[part.name], results, folder, progress)
+        known = None if folder is None else _known(paper, part, chosen[part.name], folder)
+        results[part.name], seconds[part.name] = known or _measured(paper, part, chosen, results, folder, progress)
     outcome = PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
     if folder is not None and not settings:
         write_whole(folder / OUTCOME, json.dumps({**outcome.as_dict(), "results": {}}, indent=1).encode())
@@ -203,37 +187,38 @@ def _folder(paper: Paper, out: Path, quick: bool) -> Path:
     return out / paper.id / "quick" if quick else out / paper.id
 
 
-def _part(
+def _made_with(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"version": paper.version, "settings": jsonable(dict(settings))}
+
+
+def _known(paper: Paper, part: Part, settings: Mapping[str, Any], folder: Path) -> tuple[Any, float] | None:
+    """The stored result of a part and its processor time; None where it is missing, damaged, or made otherwise."""
+    try:
+        known = read_json(folder / f"{part.name}.json", "a result")
+    except RidgeformerError:
+        return None
+    return (known["result"], known["seconds"]) if known.get("made_with") == _made_with(paper, settings) else None
+
+
+def _measured(
     paper: Paper,
     part: Part,
-    settings: Mapping[str, Any],
+    chosen: Mapping[str, Mapping[str, Any]],
     results: Mapping[str, Any],
     folder: Path | None,
     progress: Progress,
 ) -> tuple[Any, float]:
-    """The result of a part and its processor time, from its file if that has the same settings."""
-    same = {"version": paper.version, "settings": jsonable(dict(settings))}
-    path = None if folder is None else folder / f"{part.name}.json"
-    if path is not None and (known := _read(path)) is not None and known.get("made_with") == same:
-        return known["result"], float(known["seconds"])
+    """The result of a part, measured and stored, and its processor time."""
     progress(part.name, 0, 1)
-    start = time.process_time()
+    start, settings = time.process_time(), chosen[part.name]
     runs = None if folder is None else folder / "runs"
     work = Work(MappingProxyType(dict(results)), runs, lambda done, total: progress(part.name, done, total))
     result = jsonable(part.measure(work, **settings))
     seconds = time.process_time() - start
-    if path is not None:
-        content = {"made_with": same, "seconds": seconds, "result": result}
-        write_whole(path, json.dumps(content, allow_nan=False).encode())
+    if folder is not None:
+        content = {"made_with": _made_with(paper, settings), "seconds": seconds, "result": result}
+        write_whole(folder / f"{part.name}.json", json.dumps(content, allow_nan=False).encode())
     return result, seconds
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """A stored result; a damaged one is measured again."""
-    try:
-        return read_json(path, "a result")
-    except RidgeformerError:
-        return None
 
 
 def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
@@ -247,15 +232,11 @@ def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
         The outcome, with claims decided again from the stored results; None where not all results are stored.
     """
     for quick in (False, True):
-        folder, results, seconds = _folder(paper, out, quick), {}, {}
         chosen = {part.name: part.settings(quick) for part in paper.parts}
-        for part in paper.parts:
-            known = _read(folder / f"{part.name}.json")
-            same = {"version": paper.version, "settings": jsonable(chosen[part.name])}
-            if known is None or known.get("made_with") != same:
-                break
-            results[part.name], seconds[part.name] = known["result"], float(known["seconds"])
-        else:
+        stored = {part.name: _known(paper, part, chosen[part.name], _folder(paper, out, quick)) for part in paper.parts}
+        known = {name: pair for name, pair in stored.items() if pair is not None}
+        if len(known) == len(stored):
+            results, seconds = ({name: pair[i] for name, pair in known.items()} for i in (0, 1))
             return PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
     return None
 
@@ -274,9 +255,7 @@ def status_of(paper: Paper, out: Path) -> Status:
     if outcome is None:
         started = any((_folder(paper, out, quick) / OUTCOME).exists() for quick in (False, True))
         return Status(paper.id, paper.title, "outdated" if started else "not run", None, {})
-    verdicts: dict[str, int] = {}
-    for check in outcome.checks:
-        verdicts[check.verdict] = verdicts.get(check.verdict, 0) + 1
+    verdicts = Counter(str(check.verdict) for check in outcome.checks)
     state = "quick" if outcome.quick else "done"
     return Status(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)
 

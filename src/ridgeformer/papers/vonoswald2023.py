@@ -196,7 +196,10 @@ def tied(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses against depth, and against the scale of the inputs. See `Paper`."""
+    """Draw losses against depth, and against the scale of the inputs. See `Paper`.
+
+    Loss against depth, and of one layer on rescaled inputs.
+    """
     rows, d, n = results["deep"]["rows"], results["one"]["d"], results["one"]["n"]
     depths = [row["depth"] for row in rows]
     shown: list[Any] = [Line("gradient descent", depths, [_gradient_descent(d, n, k) for k in depths], None, True)]
@@ -223,6 +226,6 @@ PAPER = Paper(
         Part(deep, {"d": 4, "n": 16, "depths": (1, 2), "sequences": 20_000, "effort": 0.02}),
     ),
     checks=(one_step, rescaled_inputs, depth, tied),
-    pictures={"losses": panels(draw, "Loss against depth, and of one layer on rescaled inputs.")},
+    pictures={"losses": panels(draw)},
     version=2,
 )

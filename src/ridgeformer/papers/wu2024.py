@@ -174,7 +174,11 @@ def _ratios(results: Results, noise: str) -> tuple[list[float], list[float]]:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw losses against m, and the excess against the number of tasks. See `Paper`."""
+    """Draw losses against m, and the excess against the number of tasks. See `Paper`.
+
+    Loss against the test length m for layers trained at n, beside ridge regression (dashed), and the excess loss of
+    stochastic gradient descent against the number of tasks.
+    """
     figure = []
     for name, sigma in NOISE.items():
         part = results["lengths"][name]
@@ -196,11 +200,5 @@ PAPER = Paper(
     problems={name: _problem_of(sigma, 20) for name, sigma in NOISE.items()},
     parts=(Part(lengths, {"sequences": 10_000}), Part(tasks, {"counts": (100, 1600), "seeds": 1})),
     checks=(formula, near_ridge, few_tasks),
-    pictures={
-        "lengths": panels(
-            draw,
-            "Loss against the test length m for layers trained at n, beside ridge regression (dashed), and the excess "
-            "loss of stochastic gradient descent against the number of tasks.",
-        )
-    },
+    pictures={"lengths": panels(draw)},
 )

@@ -179,7 +179,10 @@ def identified(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw what training reaches against heads, and solutions on finitely many contexts. See `Paper`."""
+    """Draw what training reaches against heads, and solutions on finitely many contexts. See `Paper`.
+
+    What training reaches by the number of heads, and solutions on finite data.
+    """
     part, rows = results["training"], results["samples"]["rows"]
     shown: list[Any] = []
     for colour, (name, problem) in enumerate((("symmetric", SYMMETRIC), ("skewed", SKEWED))):
@@ -206,5 +209,5 @@ PAPER = Paper(
     problems={"symmetric": SYMMETRIC, "skewed": SKEWED},
     parts=(Part(lifted, {"sequences": 20_000}), Part(training, {"heads": (1, 5)}), Part(samples)),
     checks=(global_optimum, measured, trained, identified),
-    pictures={"losses": panels(draw, "What training reaches by the number of heads, and solutions on finite data.")},
+    pictures={"losses": panels(draw)},
 )

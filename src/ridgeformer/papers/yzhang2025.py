@@ -148,7 +148,10 @@ def in_groups(results: Results) -> Check:
 
 
 def draw(results: Results) -> list[Panel]:
-    """Draw the courses with the levels. See `Paper`."""
+    """Draw the courses with the levels. See `Paper`.
+
+    Squared error during gradient flow. Dashed: the levels of the closed form.
+    """
     figure = []
     for name, courses in results["flows"].items():
         shown = [
@@ -167,5 +170,5 @@ PAPER = Paper(
     problems={name: Problem(len(values), CONTEXT, 0, features=values) for name, values in SPECTRA.items()},
     parts=(Part(flows, {"spectra": (FIRST,), "time": 2000.0}),),
     checks=(rank_one, formula, in_groups),
-    pictures={"courses": panels(draw, "Squared error during gradient flow. Dashed: the levels of the closed form.", 2)},
+    pictures={"courses": panels(draw, 2)},
 )

@@ -152,7 +152,10 @@ def harmless(results: Results) -> Check:
 
 
 def draw_shifts(results: Results) -> list[Panel]:
-    """Draw measured losses on the curve of the formula, for every shift. See `Paper`."""
+    """Draw measured losses on the curve of the formula, for every shift. See `Paper`.
+
+    Loss of the optimal layer under shifts, and gradient flow towards it.
+    """
     fine = np.geomspace(SCALES[0], SCALES[-1], 41)
     figure = []
     for kind in KINDS:
@@ -175,5 +178,5 @@ PAPER = Paper(
     problems={"training": TRAINING},
     parts=(Part(flow, {"seeds": 1}), Part(shifts, {"sequences": 20_000})),
     checks=(shift_formula, flow_converges, harmless),
-    pictures={"shifts": panels(draw_shifts, "Loss of the optimal layer under shifts, and gradient flow towards it.")},
+    pictures={"shifts": panels(draw_shifts)},
 )

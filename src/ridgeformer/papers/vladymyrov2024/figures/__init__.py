@@ -36,21 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "NEEDS", "draw_layers_needed"]
 
 
-@figure(
-    "4",
-    ("weights",),
-    "Q and P of every layer of the four-layer Full model on categorical(1,3), scaled to equal norms. The last "
-    "row and column belong to y.",
-)
+@figure("4", ("weights",))
 def weights(evidence: Evidence) -> Figure:
     """Draw Q and P of every layer of a four-layer Full model on categorical(1,3). See `figure`.
 
-    Only products of P and Q matter: both are shown with the same norm, and with a sign that makes Q's trace positive.
+    Q and P of every layer of the four-layer Full model on categorical(1,3), scaled to equal norms. The last row and
+    column belong to y.
     """
     pairs = list(zip(evidence.weights["P"], evidence.weights["Q"], strict=True))
     canvas = style.blank(7.2, 3.9)
     axes = canvas.subplots(2, len(pairs))
     for layer, (P, Q) in enumerate(pairs):
+        # Only products of P and Q matter: both have the same norm, and a sign that makes the trace of Q positive.
         scale = np.sqrt(np.linalg.norm(P) / np.linalg.norm(Q)) * (np.sign(np.trace(Q)) or 1.0)
         for axis, name, matrix in ((axes[0, layer], "Q", Q * scale), (axes[1, layer], "P", P / scale)):
             most = float(np.abs(matrix).max())
@@ -63,14 +60,13 @@ def weights(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "5",
-    ("tuned", "table", "layers"),
-    "Adjusted loss of the readout after every layer, uniform(0,5), for models of every depth. Bars: standard "
-    "deviation over five seeds. Black: the Bayes floor.",
-)
+@figure("5", ("tuned", "table", "layers"))
 def loss_by_layer(evidence: Evidence) -> Figure:
-    """Draw loss after every layer, for models of every depth. See `figure`."""
+    """Draw loss after every layer, for models of every depth. See `figure`.
+
+    Adjusted loss of the readout after every layer, uniform(0,5), for models of every depth. Bars: standard deviation
+    over five seeds. Black: the Bayes floor.
+    """
     canvas, axes = by_family(2.8)
     floor = evidence.table["full", 1, SHOWN].floor
     for family, axis in axes.items():
@@ -87,14 +83,13 @@ def loss_by_layer(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "layers",
-    (),
-    "Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with "
-    "condition number kappa.",
-)
+@figure("layers", ())
 def layers_of_theorem(evidence: Evidence) -> Figure:
-    """Draw how many layers each method needs; this takes no measurements. See `figure`."""
+    """Draw how many layers each method needs; this takes no measurements. See `figure`.
+
+    Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with condition
+    number kappa.
+    """
     return draw_layers_needed()
 
 

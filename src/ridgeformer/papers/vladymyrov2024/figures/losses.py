@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from itertools import compress
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeformer.losses import EXPLODES
-from ridgeformer.papers.paper import Picture
+from ridgeformer.papers.paper import Picture, Results
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Curve, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, SIGMA_MAX, UNIFORM, Row
@@ -36,26 +37,29 @@ CROSS = (
     f"{EXPLODES} d, while always predicting zero has a loss of about d / 2. At such a level the mean is dominated by "
     "these sequences and says little about the others."
 )
-BLACK = "Black: the Bayes predictor, which is the best on average over the levels of training, not at every level."
 PICTURES: dict[str, Picture] = {}
 NEEDS: dict[str, tuple[str, ...]] = {}  # the parts of the evidence that each figure shows
 Draw = Callable[[Evidence], "Figure"]
 
 
-def figure(name: str, needs: tuple[str, ...], caption: str) -> Callable[[Draw], Draw]:
+def figure(name: str, needs: tuple[str, ...], note: str = "") -> Callable[[Draw], Draw]:
     """Decorate a function that draws a figure from the evidence, which makes it one of the paper's pictures.
 
     Args:
         name: The number of the figure in the paper, or a name.
         needs: The parts of the evidence that it shows.
-        caption: What it shows.
+        note: What the caption says after what the docstring of the function states.
 
     Returns:
         The decorator. The decorated function takes the evidence and returns the figure.
     """
 
     def register(draw: Draw) -> Draw:
-        PICTURES[name], NEEDS[name] = Picture(lambda results: draw(Evidence(results)), caption), needs
+        @functools.wraps(draw)
+        def from_results(results: Results) -> Figure:
+            return draw(Evidence(results))
+
+        PICTURES[name], NEEDS[name] = Picture(from_results, note), needs
         return draw
 
     return register
@@ -197,15 +201,13 @@ def _draw_every_depth(canvas: Any, evidence: Evidence, noise: str) -> Any:
     return axes
 
 
-@figure(
-    "1",
-    ("tuned", "table"),
-    "Adjusted loss against the number of layers, for noise levels uniform on [0, sigma_max]. Each marker is a "
-    "separately trained model; bars are two standard errors. Lines: the baselines, and in black the Bayes "
-    "floor.",
-)
+@figure("1", ("tuned", "table"))
 def loss_by_depth(evidence: Evidence) -> Figure:
-    """Draw loss against depth for each sigma_max, with the baselines and the floor. See `figure`."""
+    """Draw loss against depth for each sigma_max, with the baselines and the floor. See `figure`.
+
+    Adjusted loss against the number of layers, for noise levels uniform on [0, sigma_max]. Each marker is a separately
+    trained model; bars are two standard errors. Lines: the baselines, and in black the Bayes floor.
+    """
     canvas = blank(7.2, 3.9)
     axes = canvas.subplots(2, 4)
     _by_sigma_max(axes, lambda axis, noise: _draw_depths(axis, evidence.table, noise))
@@ -215,15 +217,14 @@ def loss_by_depth(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "2",
-    ("tuned", "profiles"),
-    "Adjusted loss at each noise level. Top: seven-layer models for each sigma_max (the first panel, without "
-    "noise, has its own scale). Bottom: models of two to seven layers at sigma_max = 5. Grey: noise levels of "
-    f"training. {BLACK} {CROSS}",
-)
+@figure("2", ("tuned", "profiles"), CROSS)
 def uniform_profiles(evidence: Evidence) -> Figure:
-    """Draw profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5. See `figure`."""
+    """Draw profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5. See `figure`.
+
+    Adjusted loss at each noise level. Top: seven-layer models for each sigma_max (the first panel, without noise, has
+    its own scale). Bottom: models of two to seven layers at sigma_max = 5. Grey: noise levels of training. Black: the
+    Bayes predictor, which is the best on average over the levels of training, not at every level.
+    """
     canvas = blank(7.2, 5.6)
     upper, lower = canvas.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.05))[:, 0]
 
@@ -237,15 +238,14 @@ def uniform_profiles(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "3",
-    ("tuned", "table", "profiles"),
-    "Two or three noise levels. Top: adjusted loss against depth, and profiles of seven layers. Bottom: "
-    "profiles of two to seven layers. Grey: noise levels of training. Black in the panels of loss against "
-    f"depth: the Bayes floor. {BLACK.replace('Black', 'Black in the profiles')} {CROSS}",
-)
+@figure("3", ("tuned", "table", "profiles"), CROSS)
 def categorical_problems(evidence: Evidence) -> Figure:
-    """Draw the categorical problems: loss against depth, and profiles of every depth. See `figure`."""
+    """Draw the categorical problems: loss against depth, and profiles of every depth. See `figure`.
+
+    Two or three noise levels. Top: adjusted loss against depth, and profiles of seven layers. Bottom: profiles of two
+    to seven layers. Grey: noise levels of training. Black in the panels of loss against depth: the Bayes floor. Black
+    in the profiles: the Bayes predictor, which is the best on average over the levels of training, not at every level.
+    """
     canvas = blank(7.2, 5.8)
     upper, *lower = canvas.subfigures(3, 1, squeeze=False, height_ratios=(1.25, 1, 1))[:, 0]
     axes = upper.subplots(1, 4)
@@ -261,14 +261,13 @@ def categorical_problems(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "6",
-    ("tuned", "table"),
-    "Unadjusted and adjusted losses of the seven-layer models and the baselines. Most of the unadjusted loss "
-    "cannot be avoided by any predictor, which hides the differences that the adjusted loss shows.",
-)
+@figure("6", ("tuned", "table"))
 def unadjusted(evidence: Evidence) -> Figure:
-    """Draw the same models by both losses; the unadjusted one hides what separates them. See `figure`."""
+    """Draw the same models by both losses; the unadjusted one hides what separates them. See `figure`.
+
+    Unadjusted and adjusted losses of the seven-layer models and the baselines. Most of the unadjusted loss cannot be
+    avoided by any predictor, which hides the differences that the adjusted loss shows.
+    """
     canvas = blank(7.2, 2.9)
     left, right = canvas.subplots(1, 2)
     table, most = evidence.table, SIGMA_MAX
@@ -286,14 +285,13 @@ def unadjusted(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "7",
-    ("layer_profiles",),
-    "Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5), mean over five "
-    f"seeds. Bands: standard deviation over the seeds. Grey: noise levels of training. {CROSS}",
-)
+@figure("7", ("layer_profiles",), CROSS)
 def profiles_by_layer(evidence: Evidence) -> Figure:
-    """Draw the profile after every layer of seven-layer models, with the spread over five seeds. See `figure`."""
+    """Draw the profile after every layer of seven-layer models, with the spread over five seeds. See `figure`.
+
+    Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5), mean over five seeds.
+    Bands: standard deviation over the seeds. Grey: noise levels of training.
+    """
     curves = evidence.layer_profiles
     sigmas = np.array(curves["sigmas"])
     canvas, axes = by_family(2.9)
@@ -311,13 +309,12 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure(
-    "8",
-    ("tuned", "table"),
-    "Ratio of the loss of every model to the Bayes floor, the smallest expected loss of any predictor.",
-)
+@figure("8", ("tuned", "table"))
 def ratio_to_floor(evidence: Evidence) -> Figure:
-    """Draw every model's loss over the least that any predictor can have. See `figure`."""
+    """Draw every model's loss over the least that any predictor can have. See `figure`.
+
+    Ratio of the loss of every model to the Bayes floor, the smallest expected loss of any predictor.
+    """
     from matplotlib.colors import LogNorm
 
     table, columns = evidence.table, paper.COLUMNS[1:]
