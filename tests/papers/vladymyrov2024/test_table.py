@@ -169,7 +169,7 @@ def test_a_table_survives_json(evidence):
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = load("zoo:diag/7/uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
     known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)
-    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.loss[0], rtol=1e-9)
+    np.testing.assert_allclose(evidence.curve("uniform(0,5)", "diag", 7), known.loss[0], rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")
@@ -180,7 +180,7 @@ def test_profiles_and_layers_are_what_evaluation_says(evidence):
     over = {"layer": None, "sigma": found["sigmas"]}
     known = compare(problem, model, over, sequences=SEQUENCES // 5, seed=1)
     np.testing.assert_allclose(found["losses"]["diag"][best], known.loss[0], rtol=1e-9)
-    assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
+    assert set(evidence.profiles[NOISE]["losses"]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
 
 
 def test_every_claim_has_numbers_and_a_verdict(evidence):
@@ -203,15 +203,11 @@ class Altered:
         self.fewer = evidence.fewer
         cells = {k: replace(c, floor=0.0, **(cell(k) if cell else {})) for k, c in evidence.table.cells.items()}
         self.table = replace(evidence.table, cells=cells)
-        self.profiles = {
-            noise: {
-                row: replace(found, losses=curve(row, np.array(found.sigmas), np.array(found.inside)))
-                if curve
-                else found
-                for row, found in rows.items()
-            }
-            for noise, rows in evidence.profiles.items()
-        }
+        self.profiles = evidence.profiles
+        if curve:
+            for noise, part in evidence.profiles.items():
+                levels = evidence.levels(noise)
+                self.profiles[noise] = part | {"losses": {row: curve(row, *levels) for row in part["losses"]}}
         self.layers = {row: layer(row, found) if layer else found for row, found in evidence.layers.items()}
         self.layer_profiles = dict(evidence.layer_profiles)
         if layer_profile:

@@ -40,23 +40,6 @@ Values = dict[str, Any]
 Runs = str | None  # a folder of runs, or the shipped models
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A profile: mean losses by noise level.
-
-    Attributes:
-        sigmas: Noise levels, [K].
-        losses: Mean losses, [K].
-        inside: Whether each level can occur in training, [K].
-        exploded: How many sequences exploded, [K].
-    """
-
-    sigmas: list[float]
-    losses: list[float]
-    inside: list[bool]
-    exploded: list[int]
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The results of the parts, with their types.
@@ -82,16 +65,10 @@ class Evidence:
         """Table 1."""
         return TableOne.from_dict(self.results["table"])
 
-    @cached_property
-    def profiles(self) -> dict[str, dict[str, Curve]]:
-        """By noise and row (`Full 7`, `TunedRR`, `Bayes predictor`)."""
-        return {
-            noise: {
-                row: Curve(part["sigmas"], losses, part["inside"], part["exploded"][row])
-                for row, losses in part["losses"].items()
-            }
-            for noise, part in self.results["profiles"].items()
-        }
+    @property
+    def profiles(self) -> Values:
+        """By noise: sigmas and inside, [K]; and by row (`Full 7`, `TunedRR`, `Bayes predictor`) losses and exploded."""
+        return dict(self.results["profiles"])
 
     def ratio(self, over: tuple[str, int | None], under: tuple[str, int | None], noise: str) -> float:
         """Return the ratio of the adjusted losses of two cells of a column of the table.
@@ -108,16 +85,15 @@ class Evidence:
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
         """Return the mean loss of a method at every level of a profile, [K]. See `ratio`."""
-        return np.array(self.profiles[noise][paper.Row(method, layers).name].losses)
+        return np.array(self.profiles[noise]["losses"][paper.Row(method, layers).name])
 
     def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
         """Return how many sequences exploded at every level; their losses dominate the mean there. See `ratio`."""
-        return np.array(self.profiles[noise][paper.Row(method, layers).name].exploded)
+        return np.array(self.profiles[noise]["exploded"][paper.Row(method, layers).name])
 
     def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
         """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `ratio`."""
-        known = self.profiles[noise][BAYES]
-        return np.array(known.sigmas), np.array(known.inside)
+        return np.array(self.profiles[noise]["sigmas"]), np.array(self.profiles[noise]["inside"])
 
     @cached_property
     def layers(self) -> dict[str, Any]:

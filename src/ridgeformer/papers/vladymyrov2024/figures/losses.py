@@ -13,7 +13,7 @@ import numpy as np
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.paper import Picture, Results
 from ridgeformer.papers.vladymyrov2024 import paper
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Curve, Evidence
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, SIGMA_MAX, UNIFORM, Row
 from ridgeformer.papers.vladymyrov2024.render import column_name, column_tex
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, NOTHING, TableOne
@@ -63,19 +63,6 @@ def figure(name: str, needs: tuple[str, ...], note: str = "") -> Callable[[Draw]
         return draw
 
     return register
-
-
-def draw_curve(axis: Axes, method: str, curve: Curve) -> None:
-    """Draw a profile, with a cross at every noise level at which a sequence exploded.
-
-    Args:
-        axis: Where to draw. Its limits must be set.
-        method: The family or baseline, which decides the colour.
-        curve: The profile.
-    """
-    width = 1.0 if method in DASHES else 1.6
-    axis.plot(curve.sigmas, curve.losses, **_look(method, markers=False, linewidth=width))
-    mark_exploded(axis, curve.sigmas, curve.losses, curve.exploded, COLOURS[method])
 
 
 def shade(axis: Axes, sigmas: Iterable[float], can_occur: Iterable[bool]) -> None:
@@ -183,13 +170,14 @@ def _draw_depths(axis: Axes, table: TableOne, noise: str) -> None:
 
 def _draw_profiles(axis: Axes, evidence: Evidence, noise: str, depth: int = DEPTHS[-1], low: float = LOWEST) -> None:
     """One problem and depth: three families, the baselines and the Bayes predictor."""
-    curves = evidence.profiles[noise]
-    logarithmic(axis, low, HIGHEST)
-    shade(axis, curves[BAYES].sigmas, curves[BAYES].inside)
-    for name in (*BASELINES, BAYES):
-        draw_curve(axis, name, curves[name])
-    for family in FAMILIES:
-        draw_curve(axis, family, curves[Row(family, depth).name])
+    part = evidence.profiles[noise]
+    logarithmic(axis, low, HIGHEST)  # before crosses are drawn, which stay inside
+    shade(axis, part["sigmas"], part["inside"])
+    for method in (*BASELINES, BAYES, *FAMILIES):
+        row = Row(method, depth if method in FAMILIES else None).name
+        width = 1.0 if method in DASHES else 1.6
+        axis.plot(part["sigmas"], part["losses"][row], **_look(method, markers=False, linewidth=width))
+        mark_exploded(axis, part["sigmas"], part["losses"][row], part["exploded"][row], COLOURS[method])
 
 
 def _draw_every_depth(canvas: Any, evidence: Evidence, noise: str) -> Any:

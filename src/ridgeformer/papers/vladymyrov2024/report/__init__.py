@@ -121,7 +121,7 @@ def _data(outcome: PaperOutcome) -> dict[str, Any]:
             for number, picture in FIGURES.items()
             if number.isdecimal()
         ],
-        "tables": [_baselines(table), _nearest(), _explosions(evidence), _how(evidence)],
+        "tables": [_baselines(table), _nearest(), _explosions(evidence), _made(evidence)],
     }
 
 
@@ -188,10 +188,6 @@ def _baselines(table: TableOne) -> dict[str, Any]:
     return _table("baselines", "Baselines and floors", text, columns, rows)
 
 
-def _how(evidence: Evidence) -> dict[str, Any]:
-    return _table("made", "How this page was made", "", (), _made(evidence))
-
-
 def _summary(table: TableOne, claims: Sequence[Check]) -> str:
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
@@ -209,39 +205,32 @@ def _summary(table: TableOne, claims: Sequence[Check]) -> str:
 
 
 def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
-    curves = evidence.profiles[noise]
-    first = curves[BAYES]
+    part = evidence.profiles[noise]
     return {
-        "sigmas": [round(sigma, 6) for sigma in first.sigmas],
-        "inside": first.inside,
+        **part,
+        "sigmas": [round(sigma, 6) for sigma in part["sigmas"]],
         "depths": paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:],
-        "losses": {row: [float(f"{loss:.4g}") for loss in curve.losses] for row, curve in curves.items()},
-        "exploded": {row: curve.exploded for row, curve in curves.items()},
+        "losses": {row: [float(f"{loss:.4g}") for loss in losses] for row, losses in part["losses"].items()},
     }
 
 
-def _made(evidence: Evidence) -> list[tuple[str, str]]:
+def _made(evidence: Evidence) -> dict[str, Any]:
+    """How the page was made."""
     made = evidence.results["training"]
     seeds = f"seeds {paper.SEEDS[0]} to {paper.SEEDS[-1]}"
-    cells = f"{made['cells']} cells, each the best of {seeds} by the loss after training"
-    return [
-        ("models", cells),
-        ("training", f"{made['runs']:,} runs, {made['seconds'] / 60:.0f} minutes in total, each in one process"),
-        ("protocol", ", ".join(f"{name} {value}" for name, value in made["protocol"].items())),
-        ("trained with", ", ".join(f"{name} {value}" for name, value in made["made_with"].items())),
-        ("evaluation", _evaluated(evidence)),
-        ("problems", "d = 10, n = 20, x and w standard normal"),
-        ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in facts().items())),
-        ("to repeat", "make reproduce; with training: make reproduce-from-scratch"),
-    ]
-
-
-def _evaluated(evidence: Evidence) -> str:
-    return (
+    evaluated = (
         f"{evidence.sequences:,} sequences of seed {evidence.table.seed}, exact losses; {evidence.fewer:,} for losses "
         "by layer and for every noise level of a profile"
     )
-
-
-def _text(value: object) -> str:
-    return "/".join(map(str, value)) if isinstance(value, list) else str(value)
+    now = {name: "/".join(value) if isinstance(value, list) else value for name, value in facts().items()}
+    rows = [
+        ("models", f"{made['cells']} cells, each the best of {seeds} by the loss after training"),
+        ("training", f"{made['runs']:,} runs, {made['seconds'] / 60:.0f} minutes in total, each in one process"),
+        ("protocol", ", ".join(f"{name} {value}" for name, value in made["protocol"].items())),
+        ("trained with", ", ".join(f"{name} {value}" for name, value in made["made_with"].items())),
+        ("evaluation", evaluated),
+        ("problems", "d = 10, n = 20, x and w standard normal"),
+        ("evaluated with", ", ".join(f"{name} {value}" for name, value in now.items())),
+        ("to repeat", "make reproduce; with training: make reproduce-from-scratch"),
+    ]
+    return _table("made", "How this page was made", "", (), rows)
