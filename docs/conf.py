@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from jupyter_client import KernelManager
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import ridgeformer
+from ridgeformer.papers.report import html
 from ridgeformer.playground import write_page
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +89,21 @@ html_css_files = ["book.css"]
 PAGES = ROOT / "build" / "pages"
 PAGES.mkdir(parents=True, exist_ok=True)
 write_page(PAGES / "playground.html")
+
+
+def papers_page() -> str:
+    """Put all papers on one page, from the pages about them; the figures are in the file."""
+    folder = ROOT / "docs" / "papers"
+    rows = json.loads((folder / "results.json").read_text())
+    texts = {row["paper"]: (folder / f"{row['paper']}.md").read_text() for row in rows}
+    for name, text in texts.items():
+        for path in re.findall(r"\]\((\.\./pictures/[^)]*)\)", text):
+            data = base64.b64encode((folder / path).read_bytes()).decode()
+            texts[name] = texts[name].replace(path, f"data:image/png;base64,{data}")
+    return html(rows, texts)
+
+
+(PAGES / "papers.html").write_text(papers_page())
 html_extra_path = [str(PAGES)]
 html_copy_source = False
 html_show_sphinx = False

@@ -200,12 +200,15 @@ def test_the_page_works_in_a_browser(tmp_path, browser):
     """All pictures load, links lead to their sections, and nothing is wider than the window."""
     shown = [papers.run(Counted().paper, out=None), papers.run("letey2026", quick=True, out=None)]
     path = papers.report_page(shown, tmp_path)
-    window, errors = browser.new_page(viewport={"width": 1000, "height": 700}), []
+    window, errors = browser.new_page(viewport={"width": 390, "height": 700}), []
     window.on("pageerror", lambda error: errors.append(error))
     window.goto(path.as_uri())
     assert window.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
     assert window.evaluate("[...document.links].every(one => !one.hash || document.querySelector(one.hash))")
-    assert window.evaluate("document.documentElement.scrollWidth <= 1000")
+    for width in (390, 1280):  # on a phone every row of the table is a card
+        window.set_viewport_size({"width": width, "height": 700})
+        assert window.evaluate(f"document.documentElement.scrollWidth <= {width}")
+        assert window.locator("thead").first.is_visible() == (width == 1280)
     assert window.locator("section").count() == 2
     window.click('a[href="#letey2026"]')
     assert window.evaluate("document.querySelector('#letey2026').getBoundingClientRect().top < 700")

@@ -17,7 +17,7 @@ from ridgeformer.papers.paper import Picture
 from ridgeformer.papers.running import PaperOutcome
 from ridgeformer.plotting.style import pictures
 
-__all__ = ["markdown", "page", "summary", "svg", "write_report"]
+__all__ = ["html", "markdown", "page", "summary", "svg", "write_report"]
 
 COLUMNS = ("paper", "claim", "published", "ours", "verdict", "seconds")
 
@@ -127,20 +127,32 @@ def write_report(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
+    shown = list(outcomes)
+    pages = {
+        outcome.paper.id: page(outcome, {k: svg(p, outcome.results) for k, p in outcome.paper.pictures.items()})
+        for outcome in shown
+    }
+    return write_page(folder, "report.html", html(summary(shown), pages))
+
+
+def html(rows: Iterable[Mapping[str, Any]], pages: Mapping[str, str]) -> str:
+    """Put the table of all papers and the pages about them into one page.
+
+    Args:
+        rows: The rows of `summary`.
+        pages: The text of `page` by paper.
+
+    Returns:
+        The page, as HTML.
+    """
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     reader.validateLink = lambda url: True  # type: ignore[method-assign]  # of our own pages; figures are data
-    shown = list(outcomes)
-    table = reader.render(markdown(summary(shown), "#").replace(".md)", ")"))
-    sections = []
-    for outcome in shown:
-        images = {name: svg(picture, outcome.results) for name, picture in outcome.paper.pictures.items()}
-        sections.append(f'<section id="{escape(outcome.paper.id)}">\n{reader.render(page(outcome, images))}</section>')
-    text = Template(Path(__file__).with_name("page.html").read_text()).substitute(
-        table=coloured(table), papers=coloured("\n".join(sections))
-    )
-    return write_page(folder, "report.html", text)
+    table = reader.render(markdown(rows, "#").replace(".md)", ")"))
+    papers = (f'<section id="{escape(name)}">\n{reader.render(text)}</section>' for name, text in pages.items())
+    template = Template(Path(__file__).with_name("page.html").read_text())
+    return template.substitute(table=coloured(table), papers=coloured("\n".join(papers)))
 
 
 def coloured(html: str) -> str:
