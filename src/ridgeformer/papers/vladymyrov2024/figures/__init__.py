@@ -9,7 +9,6 @@ Weights, losses by layer and layers that are needed (4, 5 and `layers`) are here
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,14 +25,13 @@ from ridgeformer.papers.vladymyrov2024.figures.losses import (
 )
 from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Row
 from ridgeformer.papers.vladymyrov2024.table import FLOOR
-from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import check_epsilon, check_kappa
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import METHODS, SECOND_ORDER
 from ridgeformer.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "NEEDS", "draw_layers_needed"]
+__all__ = ["FIGURES", "NEEDS"]
 
 
 @figure("4", ("weights",))
@@ -83,16 +81,7 @@ def loss_by_layer(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("layers", ())
-def layers_of_theorem(evidence: Evidence) -> Figure:
-    """Draw how many layers each method needs; this takes no measurements. See `figure`.
-
-    Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with condition
-    number kappa.
-    """
-    return draw_layers_needed()
-
-
+KAPPA, EPSILON = 1e6, 1e-10  # of the panels against epsilon and against kappa
 LINES = {
     "gradient descent": (style.GREY, "-"),
     "heavy ball": (style.ORANGE, "-"),
@@ -104,53 +93,39 @@ LINES = {
 }
 
 
-def draw_layers_needed(path: Path | str | None = None, *, kappa: float = 1e6, epsilon: float = 1e-10) -> Figure:
-    """Draw how many layers or steps each method needs for the worst spectrum.
+@figure("layers", ())
+def layers_of_theorem(evidence: Evidence) -> Figure:
+    """Draw how many layers or steps each method needs; this takes no measurements. See `figure`.
 
-    The panels show all methods against kappa, the second-order ones alone against kappa, and these against epsilon, on
-    an axis that is linear in log log 1/epsilon.
-
-    Args:
-        path: The file, which ends in .png, .pdf or .svg; None to write none.
-        kappa: The condition number in the panel against epsilon.
-        epsilon: The accuracy in the panels against kappa.
-
-    Returns:
-        The figure.
-
-    Raises:
-        InputError: The name has another ending, or kappa or epsilon is not allowed.
-        StorageError: The file cannot be written.
-        MissingPackageError: matplotlib is not installed.
+    Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with condition
+    number kappa: all methods against kappa, the second-order ones alone against kappa, and these against epsilon, on an
+    axis that is linear in log log 1/epsilon.
     """
-    path = style.check_plot(path)
-    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
     canvas = style.blank(12, 3.8)
     every, by_kappa, by_epsilon = canvas.subplots(1, 3)
     count = METHODS | SECOND_ORDER
     kappas = np.geomspace(2, 1e12, 241)
-    finest = np.log(max(-np.log(epsilon), -np.log(1e-30)))
-    scale = np.linspace(np.log(np.log(10)), finest, 241)
+    scale = np.linspace(np.log(np.log(10)), np.log(-np.log(1e-30)), 241)
     for name, (colour, line) in LINES.items():
         drawn = {"color": colour, "linestyle": line, "linewidth": 1.8, "label": name}
-        needed = [count[name](value, epsilon) for value in kappas.tolist()]
+        needed = [count[name](value, EPSILON) for value in kappas.tolist()]
         every.plot(kappas, needed, **drawn)
         if name in SECOND_ORDER:
             by_kappa.plot(kappas, needed, drawstyle="steps-mid", **drawn)
-            finer = [count[name](kappa, value) for value in np.exp(-np.exp(scale)).tolist()]
+            finer = [count[name](KAPPA, value) for value in np.exp(-np.exp(scale)).tolist()]
             by_epsilon.plot(scale, finer, drawstyle="steps-mid", **drawn)
     every.set(xscale="log", yscale="log", xlabel="condition number kappa", ylabel="layers or steps, worst case")
     by_kappa.set(xscale="log", xlabel="condition number kappa", ylim=(0, None))
     for axis in (every, by_kappa):
-        axis.set_title(f"accuracy epsilon = {epsilon:g}", fontsize=10)
-    ticks = [power for power in (1, 2, 4, 8, 15, 30, 60, 120, 240) if np.log(power * np.log(10)) <= finest + 1e-9]
+        axis.set_title(f"accuracy epsilon = {EPSILON:g}", fontsize=10)
+    ticks = (1, 2, 4, 8, 15, 30)
     by_epsilon.set_xticks([np.log(power * np.log(10)) for power in ticks], [f"1e-{power}" for power in ticks])
     by_epsilon.set(xlabel="accuracy epsilon, scale of log log 1/epsilon", ylim=(0, None))
-    by_epsilon.set_title(f"condition number kappa = {kappa:g}", fontsize=10)
+    by_epsilon.set_title(f"condition number kappa = {KAPPA:g}", fontsize=10)
     for axis in (every, by_kappa, by_epsilon):
         axis.spines[["top", "right"]].set_visible(False)
     every.legend(frameon=False, fontsize=8)
-    return style.write(canvas, path)
+    return canvas
 
 
 FIGURES = dict(sorted(PICTURES.items()))
