@@ -36,6 +36,7 @@ __all__ = [
     "decide",
     "listed",
     "panels",
+    "stated",
 ]
 
 Results = Mapping[str, Any]  # what was measured, by the name of the part
@@ -154,7 +155,7 @@ class Picture:
     @property
     def caption(self) -> str:
         """What it shows."""
-        return f"{_stated(self.draw)} {self.note}".strip()
+        return f"{stated(self.draw)} {self.note}".strip()
 
 
 def panels(shown: Callable[[Results], Sequence[Panel]], columns: int = 3) -> Picture:
@@ -175,8 +176,15 @@ def panels(shown: Callable[[Results], Sequence[Panel]], columns: int = 3) -> Pic
     return Picture(draw)
 
 
-def _stated(function: Callable[..., Any]) -> str:
-    """What a docstring states after its first paragraph."""
+def stated(function: Callable[..., Any]) -> str:
+    """Return what the docstring of a function states after its first paragraph: a claim, a caption, or another text.
+
+    Args:
+        function: The function.
+
+    Returns:
+        The text, on one line.
+    """
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[2].split())
 
 
@@ -278,7 +286,7 @@ class Paper:
         """
         for check in self.checks:
             with contextlib.suppress(NotMeasuredError):
-                yield replace(check(_Measured(results)), claim=_stated(check))
+                yield replace(check(_Measured(results)), claim=stated(check))
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.

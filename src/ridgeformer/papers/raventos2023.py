@@ -233,18 +233,7 @@ PAPER = Paper(
     id="raventos2023",
     about=__doc__,
     problems={"pool of 32": _problem_of(5), "new tasks": NEW},
-    parts=(
-        Part(
-            pools,
-            {
-                "powers": (1, 8),
-                "models": (("full", 1), ("channels(1,3)", 1)),
-                "steps": 500,
-                "rate": 0.01,
-                "sequences": 2000,
-            },
-        ),
-    ),
+    parts=(Part(pools, {"powers": (1, 8), "models": MODELS[::3], "steps": 500, "rate": 0.01, "sequences": 2000}),),
     checks=(transition, bayes, equivariant),
     pictures={"pools": panels(draw)},
     version=3,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.losses import EXPLODES
-from ridgeformer.papers.paper import Check
+from ridgeformer.papers.paper import Check, stated
 from ridgeformer.papers.report import svg
 from ridgeformer.papers.report import write_page as page_in
 from ridgeformer.papers.running import PaperOutcome, facts
@@ -131,30 +131,33 @@ def _table(name: str, title: str, text: str, columns: Sequence[str], rows: Itera
 
 
 def _nearest() -> dict[str, Any]:
-    """For every noise, the shipped model that is nearest to the floor, also outside of the paper's families."""
+    """For every noise, the shipped model that is nearest to the floor.
+
+    The shipped models that are nearest to the floor, those beyond the paper's families included; what they reach was
+    measured when they were trained. Channels have room for intermediate results.
+    """
     rows = [
         [noise, one["name"], f"{one['ratio']:.3f}", str(one["explosions"])] for noise, one in nearest_models().items()
     ]
-    text = (
-        "The shipped models that are nearest to the floor, those beyond the paper's families included; what they reach "
-        "was measured when they were trained. Channels have room for intermediate results."
-    )
-    return _table("nearest", "Nearest to the floor", text, ["noise", "model", "loss / floor", "explosions"], rows)
+    columns = ["noise", "model", "loss / floor", "explosions"]
+    return _table("nearest", "Nearest to the floor", stated(_nearest), columns, rows)
 
 
 def _explosions(evidence: Evidence) -> dict[str, Any]:
-    """How often every model explodes, what it really is, and what caution cost; those that explode often are named."""
+    """How often every model explodes, what it really is, and what caution cost; those that explode often are named.
+
+    Probabilities of explosions are measured by importance sampling; with fewer than 10 effective hits they are rather
+    too low. The actual model is the one that the search chose, which may be of a simpler family. The price of caution
+    is how much more loss the model has than the one that a short descent leads to from it without regard to explosions
+    (losses above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find
+    more. The search for GD++ takes no account of explosions.
+    """
     models = [(paper.CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
     often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
-    named = "; ".join(name for _, name in reversed(often))
     text = (
-        f"A sequence explodes if its loss is above {EXPLODES} times the signal. Probabilities are measured by "
-        "importance sampling; with fewer than 10 effective hits they are rather too low. "
-        f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
-        "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
-        "loss the model has than the one that a short descent leads to from it without regard to explosions (losses "
-        "above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find more. "
-        "The search for GD++ takes no account of explosions."
+        f"A sequence explodes if its loss is above {EXPLODES} times the signal. {stated(_explosions)} {len(often)} of "
+        f"{len(models)} models explode with a probability above {OFTEN:g}: "
+        f"{'; '.join(name for _, name in reversed(often))}."
     )
     rows = []
     for key, row in models:
@@ -168,6 +171,12 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
 
 
 def _baselines(table: TableOne) -> dict[str, Any]:
+    """Baselines and floors of all problems.
+
+    The floor is the loss of the Bayes predictor, averaged over the noise levels of a problem. No predictor has a
+    smaller expected loss. It belongs to the whole distribution of noise levels: at a single level, another predictor
+    can have a smaller loss. The ratio is the loss of the best model over the floor.
+    """
     rows = []
     for noise in paper.COLUMNS:
         cells = [cell for cell in table.cells.values() if cell.noise == noise]
@@ -178,14 +187,9 @@ def _baselines(table: TableOne) -> dict[str, Any]:
         rows.append(
             [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.key.row}: {short(best.loss)}", ratio]
         )
-    text = (
-        "The floor is the loss of the Bayes predictor, averaged over the noise levels of a problem. No predictor has a "
-        "smaller expected loss. It belongs to the whole distribution of noise levels: at a single level, another "
-        "predictor can have a smaller loss. The ratio is the loss of the best model over the floor."
-    )
     names = [text for name in paper.BASELINES for text in (name, "paper")]
     columns = ["noise", "floor", "±", *names, "best model", "ratio"]
-    return _table("baselines", "Baselines and floors", text, columns, rows)
+    return _table("baselines", "Baselines and floors", stated(_baselines), columns, rows)
 
 
 def _summary(table: TableOne, claims: Sequence[Check]) -> str:
