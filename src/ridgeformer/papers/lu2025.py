@@ -223,10 +223,7 @@ PAPER = Paper(
     id="lu2025",
     about=__doc__,
     problems={"pool, here for d = 3 and kappa = 1": problem_of(3, 10, 0.01, Pool(3, law="sphere"))},
-    parts=(
-        Part(dimensions, {"counts": {10: 100, 20: 40}}),
-        Part(column, {"d": 10}),
-    ),
+    parts=(Part(dimensions, {"counts": {10: 100, 20: 40}}), Part(column, {"d": 10})),
     checks=(published, limits),
     pictures={"errors": panels(draw)},
 )

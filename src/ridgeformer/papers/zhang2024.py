@@ -101,10 +101,7 @@ def shift_formula(results: Results) -> Check:
     error = [error for kind in KINDS for error in results["shifts"][kind]["error"]]
     expected = [one_layer.risk(problem, _trained(problem)) for problem in problems]
     return agree_by_chance(
-        measured,
-        expected,
-        error,
-        names=[f"{kind} x{scale:g}:" for kind in KINDS for scale in SCALES],
+        measured, expected, error, names=[f"{kind} x{scale:g}:" for kind in KINDS for scale in SCALES]
     )
 
 
@@ -144,10 +141,7 @@ def harmless(results: Results) -> Check:
         "best layer, so that only the order can be held against the claim.",
         "rejected where a layer trained for the shifted queries would be better, or where shifts of the features by a "
         "factor of 4 cost no more than such shifts of the tasks",
-        (
-            bool((np.abs(ratio["query"] - 1) < error["query"]).all()),
-            bool(worst["tasks"] < worst["features"]),
-        ),
+        (bool((np.abs(ratio["query"] - 1) < error["query"]).all()), bool(worst["tasks"] < worst["features"])),
     )
 
 

@@ -176,10 +176,7 @@ def advantage_grows(evidence: Evidence) -> Finding:
     return numbers, [gains[-1] > gains[0], gains[-1] > 1]
 
 
-@claim(
-    "Uniform noise, 4th sentence",
-    "loss below AdaRR's, 4 to 7 layers, sigma_max 4 to 7",
-)
+@claim("Uniform noise, 4th sentence", "loss below AdaRR's, 4 to 7 layers, sigma_max 4 to 7")
 def beats_ada(evidence: Evidence) -> Finding:
     """Decide whether four layers beat AdaRR. See `claim`.
 
@@ -193,8 +190,7 @@ def beats_ada(evidence: Evidence) -> Finding:
 
 
 @claim(
-    "Uniform noise, 5th sentence",
-    f"loss at most {SLACK} times TunedRR's, 5 to 7 layers, every sigma_max with noise",
+    "Uniform noise, 5th sentence", f"loss at most {SLACK} times TunedRR's, 5 to 7 layers, every sigma_max with noise"
 )
 def matches_tuned(evidence: Evidence) -> Finding:
     """Decide whether five layers match TunedRR. See `claim`.
