@@ -171,7 +171,7 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
 
     if FORMATS[to].binary and out is None:
         refuse(f"the format {to} is binary, so it needs a file", "no --out", f"Add --out model{FORMATS[to].suffix}.")
-    if digits is not None and "digits" not in FORMATS[to].options:
+    if digits is not None and not FORMATS[to].takes("digits"):
         refuse("--digits is only for --to latex", f"--to {to}", "Leave out --digits, or write --to latex.")
     loaded, record = load_with_record(model)
     length = _length(loaded, record, context)

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,23 +37,31 @@ class Format(NamedTuple):
         make: Called as `make(model, about=about, **options)`, it returns text, or bytes.
         suffix: The ending of a file's name, with the dot.
         binary: Whether `make` returns bytes.
-        options: Names of the options that `make` takes.
-        checks: Whether `make` takes `context` too: what it writes then refuses other numbers of examples.
     """
 
     make: Callable[..., str | bytes]
     suffix: str
     binary: bool = False
-    options: frozenset[str] = frozenset()
-    checks: bool = False
+
+    def takes(self, option: str) -> bool:
+        """Return whether `make` has an option.
+
+        Args:
+            option: Its name: `digits`; `context`, for what refuses other numbers of examples; or `units`.
+
+        Returns:
+            Whether it has.
+        """
+        return option in inspect.signature(self.make).parameters
 
 
 FORMATS: dict[str, Format] = {
-    "python": Format(to_python, ".py", checks=True),
-    "latex": Format(to_latex, ".tex", options=frozenset({"digits"})),
-    "torch": Format(to_torch_module, ".py", checks=True),
+    "python": Format(to_python, ".py"),
+    "latex": Format(to_latex, ".tex"),
+    "torch": Format(to_torch_module, ".py"),
     "onnx": Format(to_onnx, ".onnx", binary=True),
 }
+OPTIONS = ("digits",)  # of single formats
 
 
 def export(
@@ -85,16 +94,18 @@ def export(
         model = model.model
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
+    chosen = FORMATS[choice("a format", to, FORMATS)]
+    _check_options(to, options)
     universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
-    if units is not None and not (universal and context is None and to != "onnx"):
+    whole = universal and context is None and chosen.takes("units")
+    if units is not None and not whole:
         refuse(
             "the units of a model for every dimension are exported to python, torch and latex, for any n",
             f"the format {to}" if to == "onnx" else f"{model}, context={context}",
             "Export the model alone, or leave out the context.",
         )
-    if universal and context is None and to != "onnx":
-        changes = {} if units is None else {"units": units}
-        return _checked_format(to, options).make(model, about=about, **changes, **options)
+    if whole:
+        return chosen.make(model, about=about, units=units, **options)
     known = model.layout.coordinate == "none"
     if context is not None and known:
         model = model.to_attention("sum", integer("context", context))
@@ -105,27 +116,22 @@ def export(
             f"one with {model.layout}",
             remedy if known else "Train one without a constant or a length in its tokens.",
         )
-    chosen = _checked_format(to, options)
-    if context is None:
-        return chosen.make(model, about=about, **options)
-    only = f"What follows is valid for contexts of exactly n = {context} examples."
-    checked = {"context": context} if chosen.checks else {}
-    return chosen.make(model, about=f"{only} {about}".strip(), **checked, **options)
+    if context is not None:
+        about = f"What follows is valid for contexts of exactly n = {context} examples. {about}".strip()
+        options = {**options, "context": context} if chosen.takes("context") else options
+    return chosen.make(model, about=about, **options)
 
 
-def _checked_format(to: str, options: dict[str, object]) -> Format:
-    """The format, if it takes these options."""
-    chosen = FORMATS[choice("a format", to, FORMATS)]
-    unknown = sorted(options.keys() - chosen.options)
-    if unknown:
-        takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
-        if takers:
+def _check_options(to: str, options: dict[str, object]) -> None:
+    """Refuse options that a format does not have."""
+    for option in sorted(options):
+        takers = [name for name, other in FORMATS.items() if option in OPTIONS and other.takes(option)]
+        if to not in takers and takers:
             remedy = f"Leave it out, or export to {takers[0]}."
-            refuse(f"{unknown[0]} is only for the format {takers[0]}", f"it for {to}", remedy)
-        refuse(
-            f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], f"Leave out {unknown[0]}."
-        )
-    return chosen
+            refuse(f"{option} is only for the format {takers[0]}", f"it for {to}", remedy)
+        if to not in takers:
+            own = ", ".join(filter(FORMATS[to].takes, OPTIONS)) or "no options"
+            refuse(f"{to} takes {own}", option, f"Leave out {option}.")
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

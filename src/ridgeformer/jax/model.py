@@ -40,7 +40,6 @@ class Form(NamedTuple):
         return self.dim + self.layout.extra
 
 
-@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class JaxParameters:
     """The parameters of a model: a pytree whose leaves are the arrays of its family.
@@ -58,23 +57,8 @@ class JaxParameters:
     def __getitem__(self, name: str) -> Any:
         return self.arrays[name]
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[tuple[str, ...], Form]]:
-        """Return leaves and what is not one, for JAX."""
-        names = tuple(self.arrays)
-        return tuple(self.arrays[name] for name in names), (names, self.form)
 
-    @classmethod
-    def tree_unflatten(cls, rest: tuple[tuple[str, ...], Form], leaves: tuple[Any, ...]) -> JaxParameters:
-        """Make parameters from leaves, for JAX.
-
-        Args:
-            rest: Names and form.
-            leaves: The arrays.
-
-        Returns:
-            The parameters.
-        """
-        return cls(dict(zip(rest[0], leaves, strict=True)), rest[1])
+jax.tree_util.register_dataclass(JaxParameters, ["arrays"], ["form"])
 
 
 def to_jax(model: LinearTransformer) -> tuple[JaxParameters, Callable[..., Any]]:
