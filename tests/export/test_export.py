@@ -437,7 +437,7 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
     (tmp_path / "unfinished" / "spec.json").write_text("{}")
     for arguments, words in {
         (model, "--to", "matlab"): "'matlab' is not one of 'python', 'latex', 'torch', 'onnx'",
-        (model, "--to", "onnx"): "the format onnx is binary, so it needs a file; --out is missing. Add --out model",
+        (model, "--to", "onnx"): "the format onnx is binary, so it needs a file; got no --out. Add --out model.onnx.",
         (model, "--digits", 3): "--digits is only for --to latex; got --to python",
         (model, "--out", tmp_path): "an export is written to a file",
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
