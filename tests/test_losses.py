@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pytest
 
-from ridgeformer import Problem, evaluate, load
-from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.losses import BelowFloorWarning, capped, exploded, ratio, threshold, warn_below_floor, without_rounding
 
 
@@ -50,16 +48,6 @@ def test_no_warning(loss, error, floor, floor_error):
 def test_a_warning(loss, error, floor, floor_error):
     with pytest.warns(BelowFloorWarning, match=r"expected loss below the Bayes floor; it has .* check that"):
         warn_below_floor("it", loss, error, floor, floor_error, 10.0)
-
-
-def test_everything_counts_the_same_sequences():
-    """`Loss` and the symmetry of a model, by the same rule."""
-    model, problem = load("zoo:full/7/uniform(0,1)"), Problem(noise="fixed(1.7)")
-    found = evaluate(problem, model, sequences=5000)
-    draw = problem.moments(5000, stream=1 << 30)
-    losses = model.evaluate(draw.moments, draw.ridge).losses
-    assert found.exploded == exploded(losses, 10).sum() > 0
-    assert symmetry(problem, model, sequences=2000).loss <= threshold(10)
 
 
 def test_ratios():

@@ -32,14 +32,6 @@ def test_measurements_are_printed_as_json_and_written(tmp_path):
     assert record["machine"]["version"] == ridgeformer.__version__
 
 
-def test_the_table_has_measurements_and_no_targets():
-    done = call("--quick", "--only", "import")
-    assert "import of the package" in done.stdout
-    assert "goal" not in done.stdout
-    assert "required" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-
-
 def test_what_is_required_is_checked_on_request():
     good, bad = Measurement("good", 2.0, "x", required=1.5), Measurement("bad", 2.0, "s", required=1.5, higher=False)
     assert good.passed

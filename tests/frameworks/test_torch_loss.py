@@ -8,7 +8,7 @@ from support import tame_model
 
 torch = pytest.importorskip("torch")
 
-from ridgeformer.torch import ProblemDataset, moment_loss, to_torch, token_loss  # noqa: E402
+from ridgeformer.torch import moment_loss, to_torch, token_loss  # noqa: E402
 
 KINDS = ("full", "diag", "gdpp")
 UNITS = torch.eye(4, dtype=torch.float64)
@@ -89,22 +89,6 @@ def test_a_second_derivative_is_refused():
         assert not moment_loss(module, s.moments, task).requires_grad
 
 
-def test_float32_and_a_training_step():
-    model = tame_model("diag", 4, 3, 1, 9).astype(np.float32)
-    module, data = to_torch(model), ProblemDataset(Problem(4, 9, "uniform(0,1)"), 64)
-    adam = torch.optim.Adam(module.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(50):
-        batch = data.at(0)
-        loss = moment_loss(module, batch.gram, batch.target, metric=batch.metric)
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        losses.append(loss.item())
-    assert loss.dtype == torch.float32
-    assert losses[-1] < losses[0]
-
-
 def test_bad_input_is_refused_in_words():
     model, s, task = case()
     module, moments = to_torch(model), s.moments
@@ -128,12 +112,3 @@ def test_the_loss_of_tokens_is_half_the_squared_error():
     given = [torch.tensor(np.asarray(value)) for value in (s.x, s.y, s.queries, s.answers)]
     expected = 0.5 * np.square(model.predict(s.x, s.y, s.queries) - s.answers).mean()
     assert token_loss(to_torch(model), *given).item() == pytest.approx(expected, rel=1e-12)
-
-
-def test_parameters_are_known_by_their_names():
-    model = LinearTransformer.random("channels(2,2)", dim=3, layers=2, context=9)
-    draw = Problem(3, 6, "uniform(0,1)").moments(5)
-    arrays = {name: value.detach() for name, value in to_torch(model).arrays().items()}
-    other = dict(reversed(arrays.items()))
-    losses = [float(moment_loss(given, draw.moments, draw.ridge, like=model)) for given in (arrays, other)]
-    assert losses[0] == losses[1] == pytest.approx(model.evaluate(draw.moments, draw.ridge).loss)

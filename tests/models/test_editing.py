@@ -177,15 +177,6 @@ def test_a_model_without_a_layer_is_that_of_the_other_layers(family):
     assert model.layers == 4
 
 
-@pytest.mark.parametrize("family", BUILT_IN)
-def test_a_truncated_model_is_the_trace_up_to_there(family):
-    model, moments = model_of(family), draw(3, 7).moments
-    for layers in range(1, 5):
-        short = model.truncate(layers)
-        assert short.layers == layers
-        np.testing.assert_allclose(short.weights(moments), model.trace(moments).weights[layers], rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("second", BUILT_IN)
 @pytest.mark.parametrize("first", BUILT_IN)
 def test_stacked_models_follow_each_other(first, second):

@@ -13,7 +13,7 @@ from ridgeformer.engine import Layout
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.training import search as search_module
-from ridgeformer.training.job import Job, Outcome, Parent, Step, follow
+from ridgeformer.training.job import Job, Outcome, Step, follow
 from ridgeformer.training.search import many_starts
 from ridgeformer.training.search.starts import Failures, SearchJob
 from ridgeformer.training.spec import make_spec
@@ -28,7 +28,6 @@ def steps(models=MODELS, seconds=0.0):
     return Outcome(models[-1], True, "converged")
 
 
-ONE = Parent(LinearTransformer.random("diag", dim=3, layers=1), "diag")
 SPEC = make_spec(Problem(3, 6, "fixed(1)"), Diag, layers=2, sequences=2)
 
 
@@ -41,16 +40,6 @@ def test_every_step_is_reported_and_the_result_returned():
     outcome = follow(steps(), Job(SPEC, report=seen.append))
     assert [step.fraction for step in seen] == [1 / 3, 2 / 3, 1.0]
     assert outcome == Outcome(MODELS[-1], True, "converged")
-
-
-def test_a_search_without_steps_returns_its_result():
-    """All of its work was found in the journal."""
-
-    def finished():
-        yield from ()
-        return Outcome(MODELS[0], True, "converged")
-
-    assert follow(finished(), Job(SPEC, report=pytest.fail)).model is MODELS[0]
 
 
 def test_when_time_is_over_the_best_model_so_far_is_returned():
@@ -68,20 +57,6 @@ def test_an_error_of_the_report_is_not_swallowed(error):
 
     with pytest.raises(error, match="enough"):
         follow(steps(), Job(SPEC, report=report))
-
-
-def test_the_first_model_is_the_last_ancestor_or_a_fresh_one():
-    fresh = job()
-    assert [*fresh.first().family.arrays["p"].flat] == [*fresh.fresh(0).family.arrays["p"].flat]
-    grown = job(shallower=ONE)
-    (ancestor,) = grown.ancestors()
-    assert (grown.first().family.omega == ancestor.model.family.omega).all()
-
-
-def test_starts_are_many_times_the_effort():
-    assert len(job(effort=0.5).starts(6, 4)) == 3
-    assert len(job(effort=2.0, shallower=ONE).starts(6, 4)) == 20
-    assert job(effort=0.01).times_effort(6) == 1
 
 
 @pytest.mark.parametrize("context", [6, "4..8"])

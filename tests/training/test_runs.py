@@ -91,17 +91,6 @@ def test_a_heading_names_the_layout(family, layout, words):
     assert spec.describe() == f"{spec.describe_model()}, d=3 n=6 fixed(1)"
 
 
-def test_specs_do_not_share_a_folder(tmp_path):
-    one = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
-    others = [
-        train(SMALL, "gdpp", 1, seed=1, sequences=1000, out=tmp_path),
-        train(SMALL, "gdpp", 1, sequences=2000, out=tmp_path),
-        train(SMALL, "gdpp", 1, sequences=1000, protocol=Search(effort=2), out=tmp_path),
-        train(Problem(3, 6, "uniform(0,2)"), "gdpp", 1, sequences=1000, out=tmp_path),
-    ]
-    assert len({one.folder, *(other.folder for other in others)}) == 5
-
-
 @pytest.mark.slow
 def test_two_processes_on_one_run_do_no_harm(tmp_path):
     places = [tmp_path / "whole", tmp_path / "both", tmp_path / "both"]

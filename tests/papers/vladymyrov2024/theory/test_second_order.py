@@ -27,7 +27,6 @@ from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
 )
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import (
     METHODS,
-    chebyshev_degree,
     compare,
     counts,
     growth,
@@ -133,13 +132,6 @@ def test_worst_cases_are_those_of_the_iterations(kappa, epsilon):
 @given(kappas, st.sampled_from([0.3, 1e-3, 1e-12, 1e-30]))
 def test_no_plan_beats_the_bound_of_all_gdpp_models(kappa, epsilon):
     assert least_layers(kappa, epsilon) <= layers_needed(kappa, epsilon, BALANCED) <= layers_needed(kappa, epsilon)
-
-
-def test_the_bound_of_all_gdpp_models_is_reached_by_one_layer():
-    rate = (9 - 1) / (9 + 1)
-    assert least_layers(9.0, rate * (1 + 1e-9)) == 1
-    assert least_layers(9.0, rate * (1 - 1e-9)) == 2
-    assert chebyshev_degree(9.0, rate * (1 + 1e-9)) == 1
 
 
 # ---- counts and growth ------------------------------------------------------------------------------------
