@@ -1,4 +1,4 @@
-"""Sequences drawn token by token and moments drawn by Bartlett's decomposition have the same law."""
+"""Sampled moments against closed forms at any context length, and streams of sequences; test_laws.py has all laws."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from scipy import stats
 from ridgeformer import Problem
 
 COUNT = 20_000
-# A fixed seed makes each test a yes or no; with about 400 comparisons, a level of 1e-5 means that a correct sampler
-# fails one time in 250 seeds, and a wrong one (see test_these_tests_can_fail) fails at once.
+# A fixed seed makes each test a yes or no: a correct sampler fails one of 24 comparisons for 1 seed in 4,000.
 LEVEL = 1e-5
 
 
