@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -207,3 +208,22 @@ def test_problems_of_ones_own_are_explained_as_far_as_they_are_known(problem, tm
     json.dumps(found.as_dict(), allow_nan=False)
     if not levelled:
         draw_explanation(found, tmp_path / "own.svg")
+
+
+def test_a_best_predictor_may_only_have_predict():
+    """Its floor is that of an evaluation: through the queries of the sequences."""
+
+    class ByQueries(Levelled):
+        name = None
+
+        def best_predictor(self):
+            best = BayesRR(self.noise)
+            return SimpleNamespace(
+                predict=lambda x, y, q: np.einsum("bmd,bd->bm", q, best.weights(Moments.from_tokens(x, y)))
+            )
+
+    problem, model = ByQueries(), tame_model("diag", 3, 2, 1, 8, seed=1)
+    found = explain(problem, model, sequences=300, seed=2)
+    floor = evaluate(problem, model, sequences=300, seed=2).floor
+    assert floor > 0
+    np.testing.assert_allclose(found.behaviour.floor, floor, rtol=1e-9)

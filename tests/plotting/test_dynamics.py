@@ -107,7 +107,7 @@ def test_a_layer_alone_is_what_it_makes_of_a():
         np.testing.assert_allclose(alone(model, 0)[:, i], weights)
 
 
-def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
+def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag, monkeypatch):
     from PIL import Image
 
     draw_animation(diag, tmp_path / "a.gif", sequences=20, milliseconds=100)
@@ -116,6 +116,9 @@ def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
     page = (tmp_path / "a.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert not re.search(r'(src|href)="http', page)
+    monkeypatch.setattr(type(full.spec), "describe", lambda self: "</title><script>alert(1)")
+    draw_animation(full, tmp_path / "a.html", sequences=20)
+    assert "<title>&lt;/title&gt;&lt;script&gt;alert(1)</title>" in (tmp_path / "a.html").read_text()
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path, full):

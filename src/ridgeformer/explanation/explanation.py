@@ -12,14 +12,14 @@ from __future__ import annotations
 import functools
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explosion_probability
+from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explosion_probability, floor
 from ridgeformer.evaluation.sequence_losses import how_many
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
@@ -237,10 +237,12 @@ def explain(
     sequences, chosen = how_many(problem, wanted), _levels(problem, sigma)
     each = max(sequences // 5, 100)
     step = _counted(progress, sequences + each * len(chosen))
-    best = problem.best_predictor()
-    best = best if hasattr(best, "weights") else None  # one that only predicts has no weights to compare with
+    known = problem.best_predictor()
+    best = known if hasattr(known, "weights") else None
     whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
     average = behaviour(whole, problem.signal)
+    if known is not best:  # one that only predicts has a loss, but no weights to compare with
+        average = replace(average, floor=floor(problem, sequences=sequences, seed=seed).loss)
     fixed = [problem.at_noise(level) for level in chosen]
     readings = [read(one, model, best, sequences=each, seed=seed, progress=step) for one in fixed]
     noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
