@@ -59,15 +59,9 @@ class Points:
             else:
                 self.axes[name], changes[name], inside = _values(problem, name, values)
             self.in_distribution[name] = tuple(inside)
-        self.order = [
-            *(["layer"] if "layer" in self.axes else []),
-            *sorted(changes, key=lambda name: name != "problem"),
-        ]
-        self.order += ["context"] if self.prefixes else []
-        self.problems = _combined(problem, {name: changes[name] for name in self.order if name in changes}, self.axes)
-
-    def __len__(self) -> int:
-        return len(self.problems) * len(self.prefixes or (0,))
+        first = sorted(changes, key=lambda name: name != "problem")  # a problem is chosen before it is changed
+        self.problems = _combined(problem, {name: changes[name] for name in first})
+        self.order = [name for name in dict.fromkeys(("layer", *first, "context")) if name in self.axes]
 
     def draws(self, seed: int, first: int, count: int, needs: Mapping[str, bool]) -> Iterator[Draw]:
         """Draw the sequences of all points; problems that differ in the noise level alone share theirs.
@@ -234,7 +228,7 @@ def _levels(problem: BaseProblem, values: Any) -> Array:
     return levels
 
 
-def _combined(problem: BaseProblem, changes: Mapping[str, list[Any]], axes: Mapping[str, Any]) -> list[BaseProblem]:
+def _combined(problem: BaseProblem, changes: Mapping[str, list[Any]]) -> list[BaseProblem]:
     """One problem for each combination of values."""
     problems = []
     for combination in itertools.product(*changes.values()):
