@@ -59,7 +59,7 @@ def test_the_searchs_learning_curve_is_of_adjusted_losses(search):
     assert level(figure, "floor of the adjusted loss") == result.floor
     assert not any("unadjusted" in text for text in labels(figure))
     assert any("on the sequences trained on" in text for text in labels(figure))
-    assert "race: all starts, few sequences" in labels(figure)
+    assert "heats: all starts, few sequences" in labels(figure)
 
 
 def test_a_floor_of_zero_is_not_drawn():

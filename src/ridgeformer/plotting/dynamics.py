@@ -179,7 +179,8 @@ def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = style.check_plot(path, style.MOVING)
+    path = Path(path)
+    style.check_plot(path, style.MOVING)
     integer("milliseconds", milliseconds, 10, 60_000)
     frames = _frames(training, sequences)
     content = _gif(frames, milliseconds) if path.suffix == ".gif" else _page(frames, milliseconds, training)

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -248,10 +248,6 @@ def limit(axis: Axes, courses: Sequence[tuple[Any, Any, Any]], highest: float) -
         mark_cut(axis, x[gone], np.nan_to_num(values[gone], nan=np.inf), colour)
 
 
-@overload
-def check_plot(path: Path | str, endings: Sequence[str] = STILL) -> Path: ...
-@overload
-def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path | None: ...
 def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path | None:
     """Refuse a picture that could not be drawn or written, before anything is computed for it.
 

@@ -28,7 +28,7 @@ from ridgeformer.training import Runs, Spec
 from ridgeformer.training.runs import read_entry
 from ridgeformer.training.spec import parse_spec
 from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import has_record, is_finished, read_record
+from ridgeformer.training.store.files import has_record, is_finished
 from ridgeformer.training.train import Session
 from ridgeformer.validation import integer
 
@@ -142,7 +142,7 @@ def sweep(
     def report(running: int) -> None:
         for name, place in places.items():
             if name not in ratios and has_record(place) and is_finished(place):
-                ratios[name] = _ratio(place)
+                ratios[name] = read_entry(place).row()["ratio"]
         done = len(ratios)
         seconds = time.monotonic() - began
         share = (done - len(finished)) / max(len(wanted) - len(finished), 1)
@@ -159,14 +159,6 @@ def sweep(
     report(0)
     runs = Runs(tuple(read_entry(place) for place in places.values() if is_finished(place)))
     return Sweep(runs, driver.failures, len(finished), time.monotonic() - began)
-
-
-def _ratio(place: Path) -> float:
-    """Loss over floor of a finished run; infinite where the floor is 0, or the record damaged."""
-    try:
-        return float(read_record(place)["result"]["ratio"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return float("inf")
 
 
 def _units(specs: Sequence[Spec]) -> list[Unit]:

@@ -110,6 +110,10 @@ class Batch:
             return None
         return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
 
+    def _by_context(self) -> tuple[Any, ...]:
+        """All that a batch is made of, with a metric for each context."""
+        return self.gram, self.target, self.own_metrics(), self.dims
+
     def joined(self, other: Batch, most: int) -> Batch:
         """Return the contexts of both, at most a given number.
 
@@ -120,11 +124,8 @@ class Batch:
         Returns:
             A new batch.
         """
-        metrics = self.own_metrics(), other.own_metrics()
-        metric = None if metrics[0] is None or metrics[1] is None else np.concatenate([metrics[0], metrics[1]])[:most]
-        gram, target = (np.concatenate(pair)[:most] for pair in ((self.gram, other.gram), (self.target, other.target)))
-        dims = None if self.dims is None or other.dims is None else np.concatenate([self.dims, other.dims])[:most]
-        return Batch(gram, target, metric, dims)
+        pairs = zip(self._by_context(), other._by_context(), strict=True)
+        return Batch(*(None if a is None or b is None else np.concatenate([a, b])[:most] for a, b in pairs))
 
     def part(self, index: list[int]) -> Batch:
         """Return some of the contexts.
@@ -135,10 +136,7 @@ class Batch:
         Returns:
             A new batch.
         """
-        metrics = self.own_metrics()
-        metric = None if metrics is None else np.asarray(metrics[index])
-        dims = None if self.dims is None else np.asarray(self.dims[index])
-        return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric, dims)
+        return Batch(*(None if value is None else np.asarray(value[index]) for value in self._by_context()))
 
     def evaluate(
         self,

@@ -5,6 +5,7 @@ The progress line is the only thing that the library itself prints.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import io
@@ -148,7 +149,9 @@ class TensorBoardLogger(_NumberLogger):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder, self._kind = Path(folder), _writer()
+        rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
+        writers = _imported(rule, "Run pip install tensorboardX.", "tensorboardX", "torch.utils.tensorboard")
+        self.folder, self._kind = Path(folder), writers.SummaryWriter
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
@@ -179,7 +182,7 @@ class WandbLogger(_NumberLogger):
     """
 
     def __init__(self, project: str = "ridgeformer", **options: Any) -> None:
-        self._wandb = _imported("wandb", "Weights & Biases needs the package wandb", "Run pip install wandb.")
+        self._wandb = _imported("Weights & Biases needs the package wandb", "Run pip install wandb.", "wandb")
         self.project, self.options = project, options
 
     def on_start(self, spec: Spec) -> None:
@@ -196,17 +199,9 @@ class WandbLogger(_NumberLogger):
         self._run.finish()
 
 
-def _writer() -> Any:
-    try:
-        return importlib.import_module("tensorboardX").SummaryWriter
-    except ImportError:
-        rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
-        remedy = "Run pip install tensorboardX."
-        return _imported("torch.utils.tensorboard", rule, remedy).SummaryWriter
-
-
-def _imported(name: str, rule: str, remedy: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingPackageError(f"{rule}; it is not installed. {remedy}") from error
+def _imported(rule: str, remedy: str, *names: str) -> Any:
+    """The first of some modules that is installed."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    raise MissingPackageError(f"{rule}; it is not installed. {remedy}")
