@@ -228,9 +228,11 @@ def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool
     layout = {name: given[name] for name in ("attention", "coordinate", "scratch") if given[name] is not None}
     start = None if init is None else load(init)
     try:
-        with training_progress(quiet) as callbacks:
-            how: dict[str, Any] = {"out": out, "callbacks": callbacks, "progress": False}
-            return fit(**asked, protocol=protocol, layout=layout or None, init=start, **how)
+        with training_progress(quiet) as shown_by:
+            tokens = layout or None
+            return fit(
+                **asked, protocol=protocol, layout=tokens, init=start, out=out, callbacks=shown_by, progress=False
+            )
     except KeyboardInterrupt:
         again = (
             f"the work so far is stored in {out}. Give the same command again to resume."

@@ -125,7 +125,8 @@ class Batch:
             A new batch.
         """
         pairs = zip(self._by_context(), other._by_context(), strict=True)
-        return Batch(*(None if a is None or b is None else np.concatenate([a, b])[:most] for a, b in pairs))
+        parts: list[Any] = [None if a is None or b is None else np.concatenate([a, b])[:most] for a, b in pairs]
+        return Batch(*parts)
 
     def part(self, index: list[int]) -> Batch:
         """Return some of the contexts.
@@ -136,7 +137,8 @@ class Batch:
         Returns:
             A new batch.
         """
-        return Batch(*(None if value is None else np.asarray(value[index]) for value in self._by_context()))
+        parts: list[Any] = [None if value is None else np.asarray(value[index]) for value in self._by_context()]
+        return Batch(*parts)
 
     def evaluate(
         self,

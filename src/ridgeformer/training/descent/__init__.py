@@ -166,7 +166,7 @@ class GradientDescent(Descent):
     def _natural(self, spec: Spec) -> tuple[float, float]:
         """The rate and the clip that the sizes of a problem suggest.
 
-        In natural units (`training.vector.Units`) parameters are of the order of one, and a loss is measured in
+        In natural units (`training.job.Units`) parameters are of the order of one, and a loss is measured in
         signals, the mean square of what is to be predicted. There one rate and one clip fit all numbers of examples,
         dimensions and kinds of attention. With a parameter of natural size s, a gradient of size signal / s moves it by
         its own size if the rate is s^2 / signal. Three digits: last bits of a sampled signal must not decide the name
