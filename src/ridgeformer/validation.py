@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
@@ -143,7 +144,7 @@ def positive(name: str, value: object, example: float) -> float:
     Raises:
         InputError: It is not.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, Real) or value <= 0 or not value <= sys.float_info.max:
         refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
     return float(value)
 

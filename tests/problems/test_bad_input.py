@@ -7,7 +7,7 @@ import support
 from ridgeformer import ConstRR, LinearTransformer, Moments, Problem, compare, evaluate, floor, train
 from ridgeformer.engine import Layout
 from ridgeformer.population import Quadratic
-from ridgeformer.problems import CustomProblem, Dataset, Draw, Gaussian, Pool, Sequences, problem_from_dict
+from ridgeformer.problems import CustomProblem, Dataset, Draw, Gaussian, Pool, Sequences, Sparse, problem_from_dict
 
 D = 3
 LOPSIDED = [[1, 0.5, 0], [0, 1, 0], [0, 0, 1]]
@@ -78,6 +78,7 @@ def test_features_and_queries(make, words):
         (tasks("sparse()"), "sparse tasks have a size, p or beta; got none of them. Write sparse(3), "),
         (tasks("sparse(4)"), "sparse tasks can have at most d = 3 weights; got 4"),
         (tasks("sparse(p=1)"), "the probability p of a weight must lie between 0 and 1; got 1"),
+        (lambda: Sparse(1, variance=10**400), "the variance of sparse tasks must be positive and finite; got 1000"),
         (tasks("sparse(beta=[1])"), "the parameters of beta must have shape (2)"),
         (tasks("sparse(beta=[1,-4])"), "the parameters of beta must be positive; got [1.0, -4.0]"),
         (tasks("pool(1.5)"), "the number of tasks in a pool must be a whole number; got 1.5"),

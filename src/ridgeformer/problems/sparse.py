@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.problems.tasks import Prior, Tasks
-from ridgeformer.validation import array, integer, number
+from ridgeformer.validation import array, integer, number, positive
 
 Array = NDArray[np.float64]
 EXAMPLES = "Write sparse(3), sparse(p=0.2) or sparse(beta=[1,4])."
@@ -54,9 +54,7 @@ class Sparse(Tasks):
         self.beta = None if beta is None else array("the parameters of beta", beta, (2,)).astype(np.float64)
         if self.beta is not None and not (self.beta > 0).all():
             refuse("the parameters of beta must be positive", self.beta.tolist(), "Pass [1, 4], for example.")
-        self.variance = number("the variance of sparse tasks", variance)
-        if not 0 < self.variance < np.inf:
-            refuse("the variance of sparse tasks must be positive and finite", self.variance, "Pass 1, for example.")
+        self.variance = positive("the variance of sparse tasks", variance, 1)
 
     def sizes(self, dim: int) -> tuple[int, int]:
         """Return the least and the largest number of weights.
