@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.papers.paper import Check, Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
@@ -182,4 +182,13 @@ PAPER = Paper(
     checks=(known, rotated, relative),
     version=2,
     pictures={"depth": panels(draw)},
+    errata=(
+        Erratum(
+            "the statement on fixed covariances",
+            "depth helps only at short context",
+            "that is so for the gain as a share of the signal; as a factor of the loss that is left, the gain grows "
+            "with the context, because the loss of deep models falls as 1 / n too",
+            "check `relative`",
+        ),
+    ),
 )
