@@ -20,10 +20,12 @@ Not checked here: Transformers with softmax and several layers, which the author
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Points
@@ -95,6 +97,12 @@ def errors(
     return 2 * one_layer.risk(new, W) + rho, 2 * one_layer.risk(pool, W) + rho
 
 
+def _repeated(count: int, d: int, *setting: float, **how: Any) -> Any:
+    """Errors of several repetitions, [count, (new, pool)], each with its own seed and thread."""
+    with one_blas_thread(), ThreadPoolExecutor(default_threads()) as pool:
+        return np.array(list(pool.map(lambda seed: errors(d, *setting, seed=seed, **how), range(count))))
+
+
 def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> dict[str, Any]:
     """Measure errors in growing dimensions.
 
@@ -110,7 +118,7 @@ def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> dict[str,
     for i, j in work.each(np.ndindex(mean.shape[:2])):
         setting, (d, count) = SETTINGS[i], list(often.items())[j]
         precision = "float32" if setting[2] > 2 else "float64"
-        rows = np.array([errors(d, *setting, seed=k, penalty=1e-9, precision=precision) for k in range(count)])
+        rows = _repeated(count, d, *setting, penalty=1e-9, precision=precision)
         mean[i, j], error[i, j] = rows.mean(0), rows.std(0, ddof=1) / np.sqrt(count)
     return {"d": list(often), "mean": mean, "error": error}
 
@@ -130,9 +138,8 @@ def column(
         Means, standard errors and spreads over repetitions, one for each of `kappas`.
     """
     rows = []
-    how: dict[str, Any] = {"penalty": 1e-6, "precision": "float32"}
     for kappa in work.each(kappas):
-        both = np.array([errors(d, 10.0, kappa, 10.0, 0.01, seed=seed, **how) for seed in range(repetitions)])
+        both = _repeated(repetitions, d, 10.0, kappa, 10.0, 0.01, penalty=1e-6, precision="float32")
         gap, spread = both[:, 0] - both[:, 1], np.sqrt(both.var(0).sum())
         error = gap.std(ddof=1) / np.sqrt(repetitions)
         rows.append({"kappa": kappa, "gap": gap.mean(), "error": error, "spread": spread})
