@@ -292,7 +292,10 @@ CARELESS = Broken(lambda f: Sequences(**{**f, "x": np.random.default_rng().stand
         (lambda: Problem(noise=1, colour=3), "got colour. Write only these."),
         (lambda: FIVE.replace(size=3), "noise, features, tasks, query; got size. Pass only these."),
         (lambda: problem_from_dict({"problem": "nope"}), "got 'nope'. Import the module that defines its class first."),
-        (lambda: problem_from_dict({"problem": []}), "a stored problem must be one of the built-in one; got []"),
+        (
+            lambda: problem_from_dict({"problem": []}),
+            "a stored problem must be one of the built-in one ... got []. Import",
+        ),
         (lambda: type("Mine", (Problem,), {}), "no subclasses; got Mine. Derive a problem of your own from CustomProb"),
         (lambda: FIVE.moments(0), "the number of sequences must be at least 1; got 0. Pass 1 or more."),
         (lambda: FIVE.moments(2, first=2**32 - 1), "number of sequences must be at most 1; got 2. Pass 1 or less."),
