@@ -117,9 +117,10 @@ class Grid:
     def specs(self) -> Iterator[Spec]:
         """Yield every run, problem by problem and seed by seed, shallow before deep."""
         inner = list(itertools.product(self.seeds, self.heads, self.families, sorted(self.layers)))
-        for problem, (seed, heads, family, layers) in itertools.product(self.problems(), inner):
-            run = functools.partial(make_spec, problem, family, layers=layers, heads=heads, seed=seed)
-            yield run(protocol=self.protocol, sequences=self.sequences)
+        for problem in self.problems():  # one at a time: there may be very many
+            for seed, heads, family, layers in inner:
+                run = functools.partial(make_spec, problem, family, layers=layers, heads=heads, seed=seed)
+                yield run(protocol=self.protocol, sequences=self.sequences)
 
     def __len__(self) -> int:
         return math.prod(len(getattr(self, axis)) for axis in self._axes())
