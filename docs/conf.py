@@ -10,8 +10,6 @@ import re
 import sys
 from pathlib import Path
 
-from jupyter_client import KernelManager
-from nbclient import NotebookClient
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import ridgeformer
@@ -42,8 +40,6 @@ extensions = [
 exclude_patterns = ["_build", "checks", "extensions", "scripts"]
 
 # Code of tutorials is executed at build time; an error stops the build.
-KernelManager.transport.default_value = "ipc"  # sockets of this machine: TCP without encryption causes a warning
-NotebookClient.startup_timeout.default_value = 600  # seconds; a busy machine needs more than the usual minute
 logging.getLogger("traitlets").setLevel(logging.WARNING)  # a line for every notebook otherwise
 nb_execution_mode = os.environ.get("RIDGEFORMER_DOCS_EXECUTE", "cache")  # "off" for a quick look
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
