@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from benchmarks import cells, discover
 from benchmarks.universal import cell
 from ridgeformer import LinearTransformer, load
+from ridgeformer.loading import load_with_record
 from ridgeformer.models import Channels
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
@@ -107,3 +108,4 @@ def test_an_interrupted_run_gives_the_same_bits(tmp_path):
         assert "largest" in done.output, done.output
     a, b = (cells.packed(load(tmp_path / name)) for name in ("a", "b"))
     assert np.array_equal(a, b)
+    assert load_with_record(tmp_path / "a")[1]["spec"]["dim"] == "2,5"
