@@ -174,20 +174,27 @@ def _explosions(model: LinearTransformer) -> list[Measurement]:
         rare = explosion_probability(cell(d, n), Universal(model, signal=1))
         name = f"{model.layers} layers: bound of the explosion probability at d = {d}, n = {n}"
         found.append(Measurement(name, rare.upper, "", 1e-7, False, str(rare)))
-        most, count = _largest_loss(model, d, n)
+        most, longest, count = _largest_loss(model, d, n)
         name = f"{model.layers} layers: largest loss at d = {d}, n = {n}"
-        found.append(Measurement(name, most, "x signal", EXPLODES, False, f"{count:,} sequences"))
+        text = f"{count:,} sequences, longest estimate {longest:.2f} without the limit of {Universal.LENGTH:g}"
+        found.append(Measurement(name, most, "x signal", EXPLODES, False, text))
     return found
 
 
-def _largest_loss(model: LinearTransformer, d: int, n: int) -> tuple[float, int]:
-    """The largest adjusted loss of plain sequences that no choice has seen, over the signal, and their number."""
+def _largest_loss(model: LinearTransformer, d: int, n: int) -> tuple[float, float, int]:
+    """The largest loss over the signal and the longest estimate, without a limit, of sequences that no choice has seen.
+
+    Also the number of these sequences.
+    """
     problem, whole, count, block = cell(d, n), Universal(model, signal=1), 400_000 // d, 10_000
-    most = 0.0
+    whole.LENGTH = 1e9
+    most = longest = 0.0
     for first in range(0, count, block):
         draw = problem.moments(min(block, count - first), seed=977, first=first)
-        most = max(most, float(draw.losses(whole.weights(draw.moments), draw.ridge).max()))
-    return most / problem.signal, count
+        w = whole.weights(draw.moments)
+        most = max(most, float(draw.losses(w, draw.ridge).max()))
+        longest = max(longest, float(np.linalg.norm(w, axis=1).max()))
+    return most / problem.signal, longest, count
 
 
 def _reading(model: LinearTransformer) -> list[Measurement]:

@@ -24,7 +24,8 @@ def main() -> None:
     found, errors, exploded = ratios(models, DIMS, CONTEXTS, seed=11)
     shown = depths.index(SHOWN)
     problem = Problem(dim="2..32", context="d..4d", noise=zoo.UNIVERSAL_NOISE, tasks="gaussian(signal=1)")
-    losses = compare(problem, Universal(models[shown], signal=1), over={"dim": DIMS, "context": CONTEXTS}, sequences=9)
+    predictor = {f"zoo:universal/{SHOWN}": Universal(models[shown], signal=1)}
+    losses = compare(problem, predictor, over={"dim": DIMS, "context": CONTEXTS}, sequences=9)
     title = f"Loss / floor of one model with {SHOWN} layers, d = 2 to 50, n = d to 4d"
     losses = replace(losses, loss=found[shown][None] * losses.floor)
     losses.plot(ROOT / "docs" / "pictures" / "universal.png", title=title)
