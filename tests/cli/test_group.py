@@ -86,7 +86,7 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         (["train", "--noise", "fixed(1)", "--plot", "curve.doc"], "must end in .png, .pdf or .svg"),
         (["runs", "/nonexistent"], "a run is a folder; /nonexistent is not there"),
         (["runs", __file__], "a run is a folder; "),
-        (["problem", "--noise", "uniform(0,-5)"], "must not be negative"),
+        (["problem", "--noise", "uniform(0,-5)"], "upper noise level must be at least 0"),
         (["eval", "/nonexistent", "--noise", "fixed(1)"], "there is no file '/nonexistent'. Give a .safetensors"),
         (["eval", __file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
         (["train", *SMALL, "--seed", "1e400"], "'--seed': '1e400' is not a valid integer."),
