@@ -233,19 +233,17 @@ def explain(
     check(model, problem)
     if problem.lengths.fixed:
         model = model.to_attention("sum", problem.lengths.most)
-    wanted, seed = integer("sequences", sequences, 100), integer("seed", seed, 0)
-    sequences, chosen = how_many(problem, wanted), _levels(problem, sigma)
-    each = max(sequences // 5, 100)
+    sequences, seed = how_many(problem, integer("sequences", sequences, 100)), integer("seed", seed, 0)
+    chosen, each = _levels(problem, sigma), max(sequences // 5, 100)
     step = _counted(progress, sequences + each * len(chosen))
     known = problem.best_predictor()
-    best = known if hasattr(known, "weights") else None
+    best = known if hasattr(known, "weights") else None  # one that only predicts has a floor, but no weights
     whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
     average = behaviour(whole, problem.signal)
-    if known is not best:  # one that only predicts has a loss, but no weights to compare with
+    if known is not best:
         average = replace(average, floor=floor(problem, sequences=sequences, seed=seed).loss)
-    fixed = [problem.at_noise(level) for level in chosen]
-    readings = [read(one, model, best, sequences=each, seed=seed, progress=step) for one in fixed]
-    noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
+    fixed = [read(problem.at_noise(s), model, best, sequences=each, seed=seed, progress=step) for s in chosen]
+    noise = by_noise(chosen if fixed else np.array([np.nan]), fixed or [whole], problem.signal)
     removed = _removed(model, problem, sequences, seed)
     turned, goal = not model.family.isotropic and problem.is_isotropic, _goal(problem)
     return Explanation(
