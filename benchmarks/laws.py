@@ -89,7 +89,7 @@ def main(store: Path = STORE) -> None:
                 write_whole(store, json.dumps(stored, indent=1).encode())
         least, error = row["floor"]
         ratios = " | ".join(f"{row[name][0] / least:.2f}" for name in COLUMNS[1:])
-        print(f"| {problem.label} | {least:.4f} +- {error:.4f} | {ratios} |", flush=True)
+        print(f"| {problem.label} | {least:.3g} +- {error:.1g} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,4 +65,4 @@ def test_the_book_shows_the_stored_losses_on_new_laws():
     assert len(rows) >= 4
     for row in rows:
         ratios = (f"{row[name][0] / row['floor'][0]:.2f}" for name in laws.COLUMNS[1:])
-        assert f"| {row['floor'][0]:.4f} +- {row['floor'][1]:.4f} | {' | '.join(ratios)} |" in text
+        assert f"| {row['floor'][0]:.3g} +- {row['floor'][1]:.1g} | {' | '.join(ratios)} |" in text
