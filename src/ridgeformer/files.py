@@ -165,8 +165,8 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
                 f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name an ordinary file."
             )
         if status.st_size > most:
-            size = f"{status.st_size / 1e9:.3g} GB"
-            raise InputError(f"{what} may have {most / 1e9:.3g} GB; {short(path)} has {size}. Name another file.")
+            size = f"{short(path)} has {status.st_size:,}"
+            raise InputError(f"{what} may have {most:,} bytes; {size}. Name another file.")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:

@@ -87,7 +87,7 @@ def test_the_line_is_that_of_the_key_and_not_of_a_longer_one(tmp_path):
         ("pipe", "is a pipe or a device"),
         ("/dev/zero", "is a pipe or a device"),
         ("latin", "can't decode byte 0xfc in position 10"),
-        ("sparse", "has 5 GB"),
+        ("sparse", "has 5,000,000,"),
         ("loop", "levels of symbolic links"),
         ("x" * 5000, "a path must not be too long"),
     ],

@@ -83,7 +83,7 @@ DAMAGES = {
     "rather deep": (lambda run: nest(run / RECORD, 900), "RecursionError|must hold JSON"),
     "a folder": (lambda run: make_folder(run / RECORD), "a record must be a file; .*record.json is a folder"),
     "a pipe": (lambda run: make_pipe(run / RECORD), "a record must be an ordinary file; .*is a pipe"),
-    "huge": (lambda run: grow(run / RECORD), "may have 0.0168 GB; .* has 5 GB"),
+    "huge": (lambda run: grow(run / RECORD), "may have 16,777,216 bytes; .* has 5,000,000,"),
     "a broken link": (lambda run: point_nowhere(run / RECORD), "has a record.json; .* has none yet"),
     "of another program": (lambda run: replace(run / RECORD, b"{}"), "must be one that ridgeformer wrote"),
     "of the future": (lambda run: change(run / RECORD, "version", value=99), "a newer ridgeformer"),

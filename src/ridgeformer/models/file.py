@@ -160,7 +160,8 @@ def path_of(name: str | os.PathLike[str]) -> Path:
         InputError: It is no name.
     """
     if not isinstance(name, str | os.PathLike) or not Path(name).name:
-        raise InputError(f"a model needs the name of a file; got {name!r}. Pass a path such as model.safetensors.")
+        given = repr(os.fspath(name) if isinstance(name, os.PathLike) else name)
+        raise InputError(f"a model needs the name of a file; got {given}. Pass a path such as model.safetensors.")
     return Path(name)
 
 
