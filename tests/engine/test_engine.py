@@ -53,10 +53,13 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
     ours = native.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
     twins = TWIN.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
     assert ours.metric is twins.metric is None
+    # Chi-squares are drawn by rejection: a float32 may be accepted by one engine and, a rounding apart, not by another.
+    same = np.isclose(ours.gram[:, -1, -1], twins.gram[:, -1, -1], rtol=1e-3)
+    assert (~same).sum() <= (dtype == np.float32)
     for mine, other in zip(ours[:3], twins[:3], strict=True):
         assert mine.dtype == other.dtype == dtype
         assert mine.shape == other.shape
-        close(mine, other, dtype)
+        close(mine[same], other[same], dtype)
 
     mine = native.evaluate(kernel, twins.gram, twins.ridge, weights=True)
     other = TWIN.evaluate(kernel, twins.gram, twins.ridge, weights=True)

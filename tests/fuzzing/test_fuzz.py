@@ -13,7 +13,7 @@ import fuzz_records
 import pytest
 
 from ridgeformer import CustomProblem, files, zoo
-from ridgeformer.predictors import pools
+from ridgeformer.predictors import levels
 from ridgeformer.training import store
 from ridgeformer.training.store import files as stored
 
@@ -53,7 +53,7 @@ def test_mixed_up_laws_and_wrong_posteriors_are_found(monkeypatch):
         ):
             fuzz_cases.run("pairs", 50, 1)
     with monkeypatch.context() as changed:
-        changed.setattr(pools, "TINY", 1e-3)
+        changed.setattr(levels, "TINY", 1e-3)
         with pytest.raises(AssertionError, match=r"fuzz_cases.run\('laws', \d+, 1\) .*: the (floor|oracle) of"):
             fuzz_cases.run("laws", 100, 1)
 
