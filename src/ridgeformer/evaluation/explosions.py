@@ -179,7 +179,7 @@ def upper_bound(probability: float, error: float, hits: float) -> float:
 
 
 def _largest_probability(problem: Problem, predictor: Any) -> float:
-    """What the length of the weights proves, where tasks, features and queries are alike in all directions; else 1."""
+    """Bound the probability by the length of the weights, where all directions are alike; 1 where nothing is proven."""
     bounded = hasattr(predictor, "longest") and problem.tasks.is_gaussian and not problem.noise.per_token
     tasks = problem.signal / problem.dim * np.eye(problem.dim)
     if not bounded or problem.query is not None or problem.features != Isotropic():

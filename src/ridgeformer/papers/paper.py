@@ -267,7 +267,7 @@ class Paper:
 
     @property
     def says(self) -> tuple[str, ...]:
-        """What the paper says and how the measurements bear on it, paragraph by paragraph."""
+        """The claims of the paper and how the measurements bear on them, paragraph by paragraph."""
         return tuple(text for text in map(" ".join, self._prose[2:]) if not text.startswith(BEYOND))
 
     @property
