@@ -5,10 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import ridgeformer as rf
+from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError, kind_of
 from ridgeformer.noise import Uniform
 from ridgeformer.predictors import AdaRR
-from ridgeformer.training import SGD
+from ridgeformer.sweeps import Grid
+from ridgeformer.training import SGD, GradientDescent, Search
 from ridgeformer.validation import array, choice, flag, integer, number, precision, real
 from support import refused
 
@@ -131,3 +134,26 @@ def test_messages_have_the_right_article():
     given = (1, 1.0, np.zeros(1), AdaRR(), SGD(), Uniform(0, 1), None, AdaRR)
     wanted = ["an int", "a float", "an ndarray", "an AdaRR", "an SGD", "a Uniform", "None", "the class AdaRR"]
     assert [kind_of(value) for value in given] == wanted
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "remedy"),
+    [
+        (rf.Problem, "n", "Write context."),
+        (rf.Problem, "n_samples", "Write context."),
+        (rf.train, "n_layers", "Write layers."),
+        (rf.train, "lr", "Write protocol=GradientDescent(rate=..., steps=..., batch=...)."),
+        (rf.train_many, "family", "Write families."),
+        (rf.compare, "n_samples", "Write sequences."),
+        (rf.evaluate, "random_state", "Write seed."),
+        (rf.explain, "sigmas", "Write sigma."),
+        (GradientDescent, "lr", "Write rate."),
+        (SGD, "batch_size", "Write batch."),
+        (Search, "zzz", "Write only these."),
+        (Layout, "attn", "Write attention."),
+        (Grid, "seed", "Write seeds."),
+    ],
+)
+def test_a_wrong_keyword_names_the_right_one(function, wrong, remedy):
+    message = refused(lambda: function(**{wrong: 1}), f"{function.__name__} has the arguments ")
+    assert message.endswith(f"; got {wrong}. {remedy}")

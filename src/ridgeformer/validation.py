@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,30 +19,35 @@ from ridgeformer.errors import refuse, shown
 
 Float = NDArray[np.floating[Any]]
 Text = TypeVar("Text", bound=str)
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+Called = TypeVar("Called", bound=Callable[..., Any])
+Value = TypeVar("Value")
 NAMES = {  # of arguments, with what other packages call them
     "dim": "d dimension n_features",
-    "context": "n length n_examples",
+    "context": "n length n_examples n_samples",
     "noise": "sigma",
     "features": "covariance",
     "tasks": "prior",
     "rate": "lr learning_rate step_size",
-    "steps": "epochs",
+    "steps": "epochs n_steps iterations",
+    "attention": "attn",
+    "predictors": "models predictor",
     "layers": "depth n_layers num_layers",
     "heads": "n_heads num_heads",
-    "batch": "batch_size",
+    "batch": "batch_size n_batch",
     "seed": "random_state",
-    "sequences": "n_samples samples",
+    "sequences": "n_sequences n_samples samples n",
     "out": "folder",
     "family": "model",
 }
-SYNONYMS = {word: name for name, words in NAMES.items() for word in words.split()}
+SYNONYMS: dict[str, list[str]] = {}
+for _name, _words in NAMES.items():
+    for _word in _words.split():
+        SYNONYMS.setdefault(_word, []).append(_name)
 Array = NDArray[np.float64]
 
 
-def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Decorate a function so that a wrong keyword is refused by a message that names the right one.
+def keywords(**elsewhere: str) -> Callable[[Called], Called]:
+    """Decorate a function or a class so that a wrong keyword is refused by a message that names the right one.
 
     Args:
         **elsewhere: Where to pass a keyword of another function instead, by its name, such as
@@ -59,21 +64,24 @@ def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[G
     ridgeformer.errors.InputError: fit has the arguments layers, seed; got n_layers. Write layers.
     """
 
-    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
-        known = list(inspect.signature(function).parameters)
-        name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    def decorate(called: Called) -> Called:
+        if isinstance(called, type):  # its constructor is checked; the class stays what it is
+            called.__init__ = decorate(called.__init__)  # type: ignore[misc]
+            return called
+        known = list(inspect.signature(called).parameters)
+        name = called.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
-        @functools.wraps(function)
-        def checked(*args: Given.args, **given: Given.kwargs) -> Result:
+        @functools.wraps(called)
+        def checked(*args: Any, **given: Any) -> Any:
             for wrong in given.keys() - known:
-                meant = [word for word in (wrong, SYNONYMS.get(wrong)) if word in known or word in elsewhere]
+                meant = [word for word in (wrong, *SYNONYMS.get(wrong, ())) if word in known or word in elsewhere]
                 meant = meant or difflib.get_close_matches(wrong, known, 1)
                 written = [elsewhere.get(word, word) for word in meant] or ["only these"]
                 listed = ", ".join(word for word in known if word != "self")
                 refuse(f"{name} has the arguments {listed}", wrong, f"Write {written[0]}.")
-            return function(*args, **given)
+            return called(*args, **given)
 
-        return checked
+        return cast("Called", checked)
 
     return decorate
 
@@ -255,7 +263,7 @@ def layer_number(value: object, layers: int) -> int:
     return integer("layer", value, -layers, layers - 1) % layers
 
 
-def unmasked(name: str, value: Result) -> Result:
+def unmasked(name: str, value: Value) -> Value:
     """Return a value without masked entries, below which NumPy, JAX and scikit-learn would use what lies there.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, choice, flag, integer, number, unmasked
+from ridgeformer.validation import array, choice, flag, integer, keywords, number, unmasked
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
@@ -179,6 +179,7 @@ class Choices(Value):
         return Choices(self.sigma[part], counts, task)
 
 
+@keywords()
 @dataclass(frozen=True)
 class Layout:
     """The coordinates of a model's tokens beside (x, y), and whether its attention is a sum or a mean.

@@ -29,7 +29,7 @@ from ridgeformer.losses import warn_below_floor
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import choice, integer
+from ridgeformer.validation import choice, integer, keywords
 
 Array = NDArray[np.float64]
 BLOCK = 16_384  # sequences at a time, at most: memory does not grow with their number
@@ -37,6 +37,7 @@ FLOORS = 64  # floors that are remembered
 _floors: dict[tuple[Any, ...], Loss] = {}  # by problem, prefix, number of sequences and seed
 
 
+@keywords()
 def compare(
     problem: BaseProblem,
     predictors: AnyPredictor | Mapping[str, AnyPredictor] | Sequence[AnyPredictor],
@@ -89,6 +90,7 @@ def compare(
     return replace(comparison.losses(), **rare)
 
 
+@keywords()
 def evaluate(
     problem: BaseProblem,
     predictor: AnyPredictor,
@@ -127,6 +129,7 @@ def evaluate(
     return loss
 
 
+@keywords()
 def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> Loss:
     """Measure the floor: no predictor has a smaller expected loss on average over the problem's noise levels.
 

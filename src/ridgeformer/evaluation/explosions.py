@@ -41,7 +41,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.problems.features import Isotropic
-from ridgeformer.validation import integer
+from ridgeformer.validation import integer, keywords
 from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
@@ -98,6 +98,7 @@ class ExplosionProbability(Value):
         return f"{least}{self.probability:.2e} +- {self.error:.1e} ({self.hits:.0f} effective hits)"
 
 
+@keywords()
 def explosion_probability(
     problem: BaseProblem, predictor: AnyPredictor, *, sequences: int = 50_000, seed: int = 0
 ) -> ExplosionProbability:

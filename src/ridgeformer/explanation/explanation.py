@@ -31,7 +31,7 @@ from ridgeformer.explanation.story import Role, findings, roles, summary
 from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import array, integer, keywords
 
 Array = NDArray[np.float64]
 RARE = 20_000  # sequences of a wider law that explosion probabilities are measured on
@@ -200,6 +200,7 @@ class Explanation:
         }
 
 
+@keywords()
 def explain(
     problem: BaseProblem,
     model: LinearTransformer,

@@ -30,7 +30,7 @@ from ridgeformer.problems.features import Features
 from ridgeformer.problems.tasks import Tasks
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.spec import PROTOCOLS, Protocol, as_protocol, make_spec
-from ridgeformer.validation import integer
+from ridgeformer.validation import integer, keywords
 
 LAW = ("noise", "dim", "context", "features", "tasks", "query")  # axes of the built-in problem
 AXES = (*LAW, "families", "layers", "heads", "seeds")
@@ -38,6 +38,7 @@ MOST_RUNS = 1_000_000
 MOST_CHECKED = 10_000  # combinations of laws that are made to see whether they fit together
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """Every combination of the values of these axes is a run; there may be a million of them.

@@ -18,7 +18,7 @@ from ridgeformer.problems import BaseProblem
 from ridgeformer.training.descent.steppers import TINY, State
 from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.validation import integer, positive
+from ridgeformer.validation import integer, keywords, positive
 
 Array = NDArray[np.float64]
 FIRST, SECOND = 0.9, 0.999  # Adam's usual constants
@@ -27,6 +27,7 @@ ROWS = 200  # of the history, about
 PIECE = "adam"  # its name in the journal
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class Paper(Protocol):
     """The protocol of the paper: the query loss, Adam, a constant rate, one small random start.

@@ -24,7 +24,7 @@ from ridgeformer.training.descent.steppers import ROUNDING, AdamSteps, FlowSteps
 from ridgeformer.training.descent.walk import MOST_STEPS, Descent, Stops, Walk
 from ridgeformer.training.job import Units
 from ridgeformer.training.spec import Spec
-from ridgeformer.validation import flag, integer, number, positive
+from ridgeformer.validation import flag, integer, keywords, number, positive
 
 __all__ = ["SGD", "Adam", "Descent", "Fresh", "GradientDescent", "GradientFlow", "Population", "Sample"]
 
@@ -35,6 +35,7 @@ PAIRS = "Write cosine, [(0, 1.0), (5000, 0.1)], or a function of the step, for e
 RATE, ADAM_RATE, CLIP = 0.1, 0.002, 0.1  # in natural units
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent(Descent):
     """Plain gradient descent, with momentum if wanted, from one start: to watch how a model learns.
@@ -200,6 +201,7 @@ class GradientDescent(Descent):
         return "" if self.rate is None else f"; a rate of {self.rate / 10:.3g}{clip} may help"
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class SGD(GradientDescent):
     """Stochastic gradient descent: `GradientDescent` with fresh sequences in every step unless told otherwise.
@@ -213,6 +215,7 @@ class SGD(GradientDescent):
     batch: Average | str | int | None = 512
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class Adam(GradientDescent):
     """Adam from one start; `momentum` is the forgetting factor of the gradient.
@@ -245,6 +248,7 @@ class Adam(GradientDescent):
         return AdamSteps(self.rates(), self.momentum, self.second, self.clip)
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class GradientFlow(Descent):
     """Gradient flow, d parameters / dt = -gradient: gradient descent with infinitely small steps.

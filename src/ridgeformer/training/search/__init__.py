@@ -31,7 +31,7 @@ from ridgeformer.training.search.few_starts import descend_few_starts
 from ridgeformer.training.search.many_starts import descend_many_starts
 from ridgeformer.training.search.starts import SELECTION, SearchJob
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.validation import number
+from ridgeformer.validation import keywords, number
 
 __all__ = ["Search"]
 
@@ -42,6 +42,7 @@ RARE = 20_000  # sequences of a wider law that an explosion probability is measu
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
 
 
+@keywords()
 @dataclass(frozen=True, kw_only=True)
 class Search(Protocol):
     """Our protocol; nothing in it needs tuning.
