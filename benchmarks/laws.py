@@ -34,7 +34,7 @@ LAWS: tuple[dict[str, Any], ...] = (
 FAMILIES = "diag", "full", "channels(1,3)"
 COLUMNS = "floor", "Gram bound", *FAMILIES, "ConstRR", "lasso", "matching pursuit", "huber"
 LAYERS, SEQUENCES = 3, 1000
-EFFORT = {5: 0.2, 20: 0.02}  # of the search, by d
+EFFORT = 0.2  # of the search
 STORE = Path(__file__).with_name("laws.json")
 
 
@@ -59,7 +59,7 @@ def predictor(problem: Problem, name: str) -> Any:
         seen: BaseProblem = problem if problem.dim == 5 else Garg()
         if problem.noise.per_token:  # a law of one level for each sequence that has the same Gram matrices
             seen = problem.replace(noise=problem.noise.of_gram(problem.lengths.least))
-        search = Search(effort=EFFORT[problem.dim])
+        search = Search(effort=EFFORT)
         return train(seen, name, LAYERS, protocol=search, sequences=500, progress=False, threads=1).model
     if name == "floor":
         return problem.best_predictor()
