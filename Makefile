@@ -72,7 +72,7 @@ coverage: install  ## run the fast and the slow tests and print the share of lin
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
 LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sklearn tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py \
-  tests/evaluation/test_results.py tests/training/test_descent.py tests/training/test_history.py tests/training/test_rates.py
+  tests/evaluation/test_results.py tests/training/test_descent.py tests/training/test_job.py tests/training/test_rates.py
 
 test-lowest: install  ## run a fast part of the tests with the lowest allowed versions of the dependencies
 	rm -rf $(LOWEST)

@@ -28,6 +28,15 @@ def call(*arguments, **environment):
     return types.SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
 
+def refused_line(words, *arguments):
+    """A command is refused at once, in one line that fits on a screen and has these words."""
+    done = call(*map(str, arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ridgeformer: error: ")
+    assert (done.stderr.count("\n"), len(done.stderr) < 600) == (1, True)
+    assert words in done.stderr
+
+
 def process(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "ridgeformer", *arguments],

@@ -1,7 +1,5 @@
 """Shared by all tests: settings, the engines to test, and a way to run commands."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

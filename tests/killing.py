@@ -1,7 +1,5 @@
 """Runs in processes of their own, which tests kill with -9 and start again."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -11,12 +9,11 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ridgeformer import Problem, load, train
-from ridgeformer.training import GradientDescent, Paper, Search, Training
+from ridgeformer.training import GradientDescent, Paper, Search
 from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import read_course
@@ -33,7 +30,7 @@ class Kind:
     context: int
     protocol: Search | Paper | GradientDescent
 
-    def train(self, folder: Path, **options: Any) -> Training:
+    def train(self, folder, **options):
         """Train it in this process."""
         problem, runs = Problem(self.dim, self.context, "uniform(0,3)"), Folder(folder, interval=0.0)
         return train(problem, self.family, self.layers, protocol=self.protocol, sequences=1000, out=runs, **options)
@@ -71,20 +68,20 @@ Journal.write = write_and_die
 """
 
 
-def start(folder: Path, kind: Kind, before: str = "") -> subprocess.Popen[str]:
+def start(folder, kind, before=""):
     """Train in another process, which runs some code before."""
     code = CODE.format(kind=kind, before=before)
     command = [sys.executable, "-c", code, str(folder), str(Path(__file__).parent)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured())
 
 
-def finish(process: subprocess.Popen[str]) -> None:
+def finish(process):
     """Wait until a run is finished; it must not fail, nor warn of damage."""
     _, errors = process.communicate(timeout=LONGEST)
     assert (process.returncode, errors) == (0, "")
 
 
-def content(folder: Path) -> dict[str, Any]:
+def content(folder):
     """All that must be equal: models and records without times."""
     found = {}
     for path in sorted(folder.glob("*/record.json")):
@@ -99,7 +96,7 @@ def content(folder: Path) -> dict[str, Any]:
     return found
 
 
-def compare(folder: Path, kind: Kind, kills: int, seed: int) -> None:
+def compare(folder, kind, kills, seed):
     """Check that a run that is killed over and over ends with the bits of an undisturbed one, and leaves no journal."""
     began = time.monotonic()
     finish(start(folder / "whole", kind))
@@ -109,7 +106,7 @@ def compare(folder: Path, kind: Kind, kills: int, seed: int) -> None:
     assert not list(folder.glob("*/*/journal*"))
 
 
-def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: int) -> int:
+def kill_repeatedly(folder, kind, kills, seconds, seed):
     """Start a run and kill it with -9, over and over.
 
     Args:
@@ -146,7 +143,7 @@ def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: 
     return middle
 
 
-def kill_in_the_middle(folder: Path, kind: Kind, pieces: int) -> None:
+def kill_in_the_middle(folder, kind, pieces):
     """Kill a run with -9 when the journal of its last run, the one that was asked for, was written so many times."""
     victim = start(folder, kind, DEATH.format(pieces=pieces, name=f"{kind.family}-{kind.layers}x"))
     _, errors = victim.communicate(timeout=LONGEST)
@@ -154,20 +151,20 @@ def kill_in_the_middle(folder: Path, kind: Kind, pieces: int) -> None:
     assert victim.returncode == -signal.SIGKILL
 
 
-def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[str]) -> None:
+def _wait_for(folder, pattern, process):
     """Wait until such a file appears or is replaced, or the process ends."""
     before = _times(folder, pattern)
     while not _times(folder, pattern) - before and process.poll() is None:
         time.sleep(0.001)
 
 
-def _sleep(seconds: float, process: subprocess.Popen[str]) -> None:
+def _sleep(seconds, process):
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         time.sleep(0.001)
 
 
-def _times(folder: Path, pattern: str) -> set[tuple[Path, int]]:
+def _times(folder, pattern):
     found = set()
     for path in folder.glob(pattern):
         try:

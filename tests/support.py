@@ -1,5 +1,6 @@
 """Shared by many tests: models that stay of order one, draws, gradients by differences, and records of runs."""
 
+import inspect
 import json
 import os
 import re
@@ -30,6 +31,26 @@ def refused(call, words, kind=InputError):
     with pytest.raises(kind, match="(?s)" + ".*".join(map(re.escape, words.split(" ... ")))) as caught:
         call()
     return str(caught.value)
+
+
+def each(*rows, ids=None):
+    """Repeat a test for every row, which holds its first arguments; a single one needs no tuple."""
+
+    def decorate(test):
+        names = list(inspect.signature(test).parameters)[: len(rows[0]) if isinstance(rows[0], tuple) else 1]
+        return pytest.mark.parametrize(names if len(names) > 1 else names[0], rows, ids=ids)(test)
+
+    return decorate
+
+
+def refusals(*rows, by=lambda call: call(), kind=InputError):
+    """A test of every row, which holds arguments of `by` and the words of the error that they lead to."""
+
+    @pytest.mark.parametrize("row", rows, ids=range(len(rows)))
+    def test(row):
+        refused(lambda: by(*row[:-1]), row[-1], kind)
+
+    return test
 
 
 def tame_model(kind, dim, layers, heads, context, seed=0):

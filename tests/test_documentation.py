@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support import each
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
@@ -54,15 +56,12 @@ def test_the_readme_prints_the_tables_that_it_shows():
         assert printed[key] == pytest.approx(numbers, rel=0.03, abs=2e-4), key
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("explanations/problems.md", 3),
-        ("explanations/own-problems.md", 3),
-        ("explanations/other-problems.md", 2),
-        ("howto/sklearn.md", 8),
-        ("howto/frameworks.md", 4),
-    ],
+@each(
+    ("explanations/problems.md", 3),
+    ("explanations/own-problems.md", 3),
+    ("explanations/other-problems.md", 2),
+    ("howto/sklearn.md", 8),
+    ("howto/frameworks.md", 4),
 )
 @pytest.mark.slow
 def test_pages_print_what_they_show(name, least):

@@ -5,15 +5,8 @@ import pytest
 
 from ridgeformer import ConstRR, GDpp, InputError, LinearTransformer, Problem, evaluate
 from ridgeformer.bfgs import Minimum, descend
-from ridgeformer.exact import (
-    ExcessLoss,
-    const_loss,
-    exact_loss,
-    expected_oracle_loss,
-    least_excess_loss,
-    least_loss,
-)
-from support import slopes
+from ridgeformer.exact import ExcessLoss, const_loss, exact_loss, expected_oracle_loss, least_excess_loss, least_loss
+from support import each, slopes
 
 
 @pytest.mark.parametrize("noise", ["fixed(0)", "uniform(0,5)", "categorical(1,3)"])
@@ -23,9 +16,7 @@ def test_the_gradient_of_the_excess(noise):
     np.testing.assert_allclose(excess(point)[1], slopes(lambda p: excess(p)[0], point), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("dim", "context", "noise"), [(10, 20, "uniform(0,5)"), (4, 9, "fixed(0)"), (6, 4, "fixed(1)")]
-)
+@each((10, 20, "uniform(0,5)"), (4, 9, "fixed(0)"), (6, 4, "fixed(1)"))
 def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
     problem = Problem(dim, context, noise)
     model = LinearTransformer(GDpp(omega=[[-0.1 / context, -0.3 / context], [-0.2 / context, -0.5 / context]]), dim)

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from ridgeformer import Problem, load, load_run, save, train, zoo
 from ridgeformer.loading import load_with_record
 from ridgeformer.training import Search
-from support import refused, tame_model
+from support import each, refused, tame_model
 
 
 def test_files_folders_and_shipped_models_are_loaded_by_one_function(tmp_path):
@@ -27,17 +26,14 @@ def test_files_folders_and_shipped_models_are_loaded_by_one_function(tmp_path):
     assert load("zoo:diag/7/uniform(0,5)") is load(f"zoo:diag/7/uniform(0, 5)/{best}")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (None, "a model needs the name of a file; got None. Pass a path such as model.safetensors."),
-        ("", "a model needs the name of a file; got ''"),
-        (Path("."), "a model needs the name of a file; got '.'"),
-        ("missing", "there is no file 'missing'. Give a .safetensors file, the folder of a run, or a model of the zoo"),
-        ("{empty}", "a model is a file or the folder of a run; "),
-        ("zoo:diag/7", "a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got "),
-        ("zoo:diag/9/uniform(0,5)", "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 9"),
-    ],
+@each(
+    (None, "a model needs the name of a file; got None. Pass a path such as model.safetensors."),
+    ("", "a model needs the name of a file; got ''"),
+    (Path("."), "a model needs the name of a file; got '.'"),
+    ("missing", "there is no file 'missing'. Give a .safetensors file, the folder of a run, or a model of the zoo"),
+    ("{empty}", "a model is a file or the folder of a run; "),
+    ("zoo:diag/7", "a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got "),
+    ("zoo:diag/9/uniform(0,5)", "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 9"),
 )
-def test_other_names_are_refused_in_words(tmp_path, name, words):
+def test_other_names_are_refused_in_words(name, words, tmp_path):
     refused(lambda: load(str(tmp_path) if name == "{empty}" else name), words)

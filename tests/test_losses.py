@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer.losses import BelowFloorWarning, capped, exploded, ratio, threshold, warn_below_floor, without_rounding
+from support import each
 
 
 def test_a_loss_above_the_threshold_explodes():
@@ -22,18 +23,15 @@ def test_capped_losses_are_finite():
     assert capped(losses, 1e7).tolist() == [1.0, 2e12, -2e12, 1e13, 1e13, -0.5]  # in units in which 10^12 is ordinary
 
 
-@pytest.mark.parametrize(
-    ("loss", "error", "floor", "floor_error"),
-    [
-        (0.04, 0.001, 0.04, 0.001),  # the floor itself
-        (0.0345, 0.001, 0.04, 0.001),  # 3.9 standard errors below: chance
-        (0.05, 0.001, 0.04, 0.001),
-        (0.0, 0.0, 1e-28, 0.0),  # a floor of 0 but for rounding
-        (0.0, 0.0, 0.0, 0.0),
-        (0.0, 0.0, float("nan"), float("nan")),  # not known
-        (float("nan"), float("nan"), 0.04, 0.001),
-        (0.0, float("inf"), 0.04, 0.001),
-    ],
+@each(
+    (0.04, 0.001, 0.04, 0.001),  # the floor itself
+    (0.0345, 0.001, 0.04, 0.001),  # 3.9 standard errors below: chance
+    (0.05, 0.001, 0.04, 0.001),
+    (0.0, 0.0, 1e-28, 0.0),  # a floor of 0 but for rounding
+    (0.0, 0.0, 0.0, 0.0),
+    (0.0, 0.0, float("nan"), float("nan")),  # not known
+    (float("nan"), float("nan"), 0.04, 0.001),
+    (0.0, float("inf"), 0.04, 0.001),
 )
 def test_no_warning(loss, error, floor, floor_error):
     with warnings.catch_warnings():
@@ -41,10 +39,7 @@ def test_no_warning(loss, error, floor, floor_error):
         warn_below_floor("it", loss, error, floor, floor_error, 10.0)
 
 
-@pytest.mark.parametrize(
-    ("loss", "error", "floor", "floor_error"),
-    [(0.0342, 0.001, 0.04, 0.001), (0.0, 0.0, 0.04, 0.001), (-0.5, 0.01, 0.04, 0.001), (0.0, 0.0, 0.04, 0.0)],
-)
+@each((0.0342, 0.001, 0.04, 0.001), (0.0, 0.0, 0.04, 0.001), (-0.5, 0.01, 0.04, 0.001), (0.0, 0.0, 0.04, 0.0))
 def test_a_warning(loss, error, floor, floor_error):
     with pytest.warns(BelowFloorWarning, match=r"expected loss below the Bayes floor; it has .* check that"):
         warn_below_floor("it", loss, error, floor, floor_error, 10.0)

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from ridgeformer import Moments
-from support import refused
+from ridgeformer import Moments, Problem
+from ridgeformer.moments import share_basis, spectrum
+from support import refusals
 
 
 def test_from_tokens_is_exact():
@@ -32,28 +33,92 @@ def test_float32_is_kept_and_slices_are_views():
     assert repr(m) == "Moments(3 contexts, dim=2, context=4, float32)"
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Moments.from_tokens(np.ones((2, 3, 4)), np.ones((2, 4))), "y must have shape (2, 3); got shape"),
-        (lambda: Moments.from_tokens(np.ones(3), np.ones(3)), "x must have shape (B, n, d)"),
-        (lambda: Moments.from_tokens(np.ones((0, 3, 4)), np.ones((0, 3))), "must not be empty"),
-        (lambda: Moments.from_tokens(np.ones((2, 0, 4)), np.ones((2, 0))), "must not be empty"),
-        (lambda: Moments.from_tokens(np.full((1, 2, 2), np.nan), np.ones((1, 2))), "x must be finite; got NaN or"),
-        (lambda: Moments.from_tokens(np.full((1, 2, 2), "a"), np.ones((1, 2))), "real numbers; got dtype <U1"),
-        (
-            lambda: Moments.from_tokens(np.ones((1, 2, 2), complex), np.ones((1, 2))),
-            "real numbers; got dtype complex128",
-        ),
-        (lambda: Moments.from_tokens([[[1, 2], [3]]], [[1, 2]]), "rectangular array"),
-        (lambda: Moments(np.ones((1, 2, 3)), 5), "must have shape (B, d+1, d+1)"),
-        (lambda: Moments(np.array([[[1.0, 2.0], [3.0, 4.0]]]), 5), "must be symmetric"),
-        (lambda: Moments(np.eye(2)[None], 0), "context must be at least 1; got 0"),
-        (lambda: Moments(np.eye(2)[None], 3)[0], "indexed by slices"),
-        (lambda: Moments(np.eye(2)[None], 3)[1:], "keep at least one"),
-        (lambda: Moments.from_parts(np.ones((2, 3, 3)), np.ones((2, 2)), np.ones(2), 4), "b must have shape (2, 3)"),
-        (lambda: Moments.from_parts(np.ones((2, 3, 2)), np.ones((2, 3)), np.ones(2), 4), "S must have shape (2, 3, 3)"),
-    ],
+test_bad_moments_are_refused_in_words = refusals(
+    (lambda: Moments.from_tokens(np.ones((2, 3, 4)), np.ones((2, 4))), "y must have shape (2, 3); got shape"),
+    (lambda: Moments.from_tokens(np.ones(3), np.ones(3)), "x must have shape (B, n, d)"),
+    (lambda: Moments.from_tokens(np.ones((0, 3, 4)), np.ones((0, 3))), "must not be empty"),
+    (lambda: Moments.from_tokens(np.ones((2, 0, 4)), np.ones((2, 0))), "must not be empty"),
+    (lambda: Moments.from_tokens(np.full((1, 2, 2), np.nan), np.ones((1, 2))), "x must be finite; got NaN or"),
+    (lambda: Moments.from_tokens(np.full((1, 2, 2), "a"), np.ones((1, 2))), "real numbers; got dtype <U1"),
+    (lambda: Moments.from_tokens(np.ones((1, 2, 2), complex), np.ones((1, 2))), "real numbers; got dtype complex128"),
+    (lambda: Moments.from_tokens([[[1, 2], [3]]], [[1, 2]]), "rectangular array"),
+    (lambda: Moments(np.ones((1, 2, 3)), 5), "must have shape (B, d+1, d+1)"),
+    (lambda: Moments(np.array([[[1.0, 2.0], [3.0, 4.0]]]), 5), "must be symmetric"),
+    (lambda: Moments(np.eye(2)[None], 0), "context must be at least 1; got 0"),
+    (lambda: Moments(np.eye(2)[None], 3)[0], "indexed by slices"),
+    (lambda: Moments(np.eye(2)[None], 3)[1:], "keep at least one"),
+    (lambda: Moments.from_parts(np.ones((2, 3, 3)), np.ones((2, 2)), np.ones(2), 4), "b must have shape (2, 3)"),
+    (lambda: Moments.from_parts(np.ones((2, 3, 2)), np.ones((2, 3)), np.ones(2), 4), "S must have shape (2, 3, 3)"),
 )
-def test_bad_moments_are_refused_in_words(make, words):
-    refused(make, words)
+
+
+# ---- Spectra of contexts, against solvers that know nothing of eigenvalues
+
+
+SHAPES = [(4, 9), (4, 5), (4, 4), (5, 2), (1, 1)]  # more, as many and fewer tokens than dimensions
+
+
+def contexts(dim, context, count=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(count, context, dim)), rng.normal(size=(count, context))
+    return x, y, Moments.from_tokens(x, y)
+
+
+@pytest.mark.parametrize(("dim", "context"), SHAPES)
+@pytest.mark.parametrize("variance", [0.3, 20.0])
+def test_ridge_is_the_solution_of_its_equations(dim, context, variance):
+    x, y, moments = contexts(dim, context)
+    expected = [np.linalg.solve(a.T @ a + variance * np.eye(dim), a.T @ b) for a, b in zip(x, y, strict=True)]
+    np.testing.assert_allclose(spectrum(moments).ridge(variance), expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("dim", "context"), SHAPES)
+def test_no_variance_gives_the_least_squares_solution_of_least_norm(dim, context):
+    x, y, moments = contexts(dim, context)
+    expected = [np.linalg.lstsq(a, b, rcond=None)[0] for a, b in zip(x, y, strict=True)]
+    np.testing.assert_allclose(spectrum(moments).ridge(0.0), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("dim", "context"), SHAPES)
+def test_eigenvalues_are_squares_of_singular_values(dim, context):
+    x, _, moments = contexts(dim, context)
+    expected = np.sort([np.linalg.svd(a, compute_uv=False) ** 2 for a in x], axis=1)
+    np.testing.assert_allclose(spectrum(moments).values, expected, rtol=1e-8)
+
+
+def test_the_residual_is_that_of_least_squares():
+    x, y, moments = contexts(3, 8)
+    found = spectrum(moments)
+    expected = [np.linalg.lstsq(a, b, rcond=None)[1][0] for a, b in zip(x, y, strict=True)]
+    np.testing.assert_allclose(found.residual, expected, rtol=1e-9)
+    np.testing.assert_allclose(found.unbiased_variance(), np.array(expected) / 5, rtol=1e-9)
+    assert (spectrum(contexts(3, 3)[2]).residual == 0).all()  # with n <= d least squares fits exactly
+
+
+def test_a_variance_for_every_context():
+    _, _, moments = contexts(4, 9)
+    found, variance = spectrum(moments), np.linspace(0.1, 3, 6)
+    one_by_one = [found.ridge(value)[i] for i, value in enumerate(variance)]
+    np.testing.assert_array_equal(found.ridge(variance), one_by_one)
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    moments = Problem(3, 6, "uniform(0,2)").moments(9000).moments
+    one, three = spectrum(moments, threads=1), spectrum(moments, threads=3)
+    assert (one.values == three.values).all()
+    assert (one.vectors == three.vectors).all()
+
+
+def test_a_shared_basis_has_the_same_bits_and_only_where_S_is_the_same():
+    quiet, loud, other = (
+        Problem(3, 6, noise).moments(50, seed=seed).moments
+        for noise, seed in (("fixed(1)", 0), ("fixed(2)", 0), ("fixed(1)", 1))
+    )
+    before = spectrum(loud)
+    assert quiet.spectrum is quiet.spectrum
+    share_basis(loud, quiet)
+    assert "spectrum" in vars(loud)
+    for name in ("values", "c", "vectors", "residual", "total"):
+        assert (getattr(loud.spectrum, name) == getattr(before, name)).all()
+    share_basis(other, quiet)
+    assert "spectrum" not in vars(other)

@@ -16,7 +16,7 @@ import pytest
 
 import ridgeformer
 from ridgeformer import errors
-from support import unmeasured
+from support import each, unmeasured
 
 SOURCE = Path(ridgeformer.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -342,23 +342,20 @@ def test_examples_in_docstrings_run(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "docs/explanations/models.md",
-        "docs/explanations/interventions.md",
-        "docs/papers/vladymyrov2024/second-order.md",
-        "docs/papers/vladymyrov2024/rescaling.md",
-        pytest.param("docs/explanations/training.md", marks=pytest.mark.long),
-        pytest.param("docs/explanations/descents.md", marks=pytest.mark.slow),
-        pytest.param("docs/howto/watch-training.md", marks=pytest.mark.slow),
-        "docs/howto/runs.md",
-        "docs/explanations/families.md",
-        pytest.param("docs/explanations/explain.md", marks=pytest.mark.slow),
-        "docs/papers/vladymyrov2024/theory.md",
-        "docs/papers/vladymyrov2024/reproduction.md",
-        "docs/howto/sweeps.md",
-    ],
+@each(
+    "docs/explanations/models.md",
+    "docs/explanations/interventions.md",
+    "docs/papers/vladymyrov2024/second-order.md",
+    "docs/papers/vladymyrov2024/rescaling.md",
+    pytest.param("docs/explanations/training.md", marks=pytest.mark.long),
+    pytest.param("docs/explanations/descents.md", marks=pytest.mark.slow),
+    pytest.param("docs/howto/watch-training.md", marks=pytest.mark.slow),
+    "docs/howto/runs.md",
+    "docs/explanations/families.md",
+    pytest.param("docs/explanations/explain.md", marks=pytest.mark.slow),
+    "docs/papers/vladymyrov2024/theory.md",
+    "docs/papers/vladymyrov2024/reproduction.md",
+    "docs/howto/sweeps.md",
 )
 def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""

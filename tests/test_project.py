@@ -110,9 +110,7 @@ def test_skips_are_listed_or_are_failures(tmp_path, text, forbidden, code):
 
 
 def test_the_lowest_versions_are_those_of_pyproject():
-    done = subprocess.run(
-        [sys.executable, ROOT / ".ci" / "lowest.py", "plot"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, ROOT / ".ci/lowest.py", "plot"], capture_output=True, text=True, check=True)
     wanted = [*PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"]["plot"]]
     assert done.stdout.split() == [requirement.replace(">=", "==") for requirement in wanted]
 

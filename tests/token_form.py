@@ -164,6 +164,29 @@ def simulate(count, dim, lengths, sigma, features, tasks, queries=1, seed=0):
     return out
 
 
+def through(layers, context, queries, share=1.0):
+    """The paper's equation in plain loops: tokens of a context and of queries after layers (P, Q) of [H, D, D] each."""
+    for P, Q in layers:
+
+        def moved(e, context=context, P=P, Q=Q):
+            return e + share * sum((t @ q @ e) * (p @ t) for p, q in zip(P, Q, strict=True) for t in context)
+
+        context, queries = [moved(e) for e in context], [moved(e) for e in queries]
+    return np.array(context), np.array(queries)
+
+
+def predictions(model, x, y, queries, layers=None):
+    """What a model with any layout, or other layers in its place, predicts for one context."""
+    layout, n = model.layout, len(y)
+    further = {"none": [], "constant": [1.0], "length": [np.sqrt(20 / n)]}[layout.coordinate]
+    asked = {"none": [], "constant": [1.0], "length": [0.0]}[layout.coordinate]
+    zeros = [0.0] * (model.P.shape[-1] - 1 - x.shape[1] - len(further))
+    context = [np.array([*row, *further, *zeros, label]) for row, label in zip(x, y, strict=True)]
+    rest = [np.array([*row, *asked, *zeros, 0.0]) for row in queries]
+    layers = zip(np.asarray(model.P), np.asarray(model.Q), strict=True) if layers is None else layers
+    return -through(layers, context, rest, 1 / n if layout.attention == "mean" else 1.0)[1][:, -1]
+
+
 def gaussian_posterior(x, y, mean, covariance):
     """For tasks from N(mean, covariance), a function of sigma: log p(y | sigma), up to a constant, and E[w | y, sigma].
 
@@ -176,6 +199,25 @@ def gaussian_posterior(x, y, mean, covariance):
     def at(sigma):
         spread = values + sigma**2
         return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + back @ (c / spread)
+
+    return at
+
+
+def mixture_posterior(x, y, pool, new, mean, covariance):
+    """A function of sigma: log p(y | sigma) and E[w | y, sigma] of a mixture of a pool and a Gaussian law."""
+    gaussian = gaussian_posterior(x, y, mean, covariance) if new else None
+
+    def at(sigma):
+        parts = []
+        if new:
+            evidence, w = gaussian(sigma)
+            parts.append((np.log(new) + evidence, w))
+        for w in pool:
+            fit = -len(y) * np.log(sigma) - np.square(y - x @ w).sum() / (2 * sigma**2)
+            parts.append((np.log((1 - new) / len(pool)) + fit, w))
+        logs = np.array([one[0] for one in parts])
+        weights = np.exp(logs - logs.max())
+        return logs.max() + np.log(weights.sum()), np.average([one[1] for one in parts], axis=0, weights=weights)
 
     return at
 

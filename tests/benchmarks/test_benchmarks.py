@@ -11,7 +11,7 @@ import pytest
 import benchmarks.__main__
 import ridgeformer
 from benchmarks import Measurement
-from support import LONGEST
+from support import LONGEST, each
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,13 +48,10 @@ def test_missed_requirements_are_named(monkeypatch, capsys):
     assert capsys.readouterr().err == "missed: slow: 2 s, at most 1.5 is required\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--only", "colour"], "--only must name one of frameworks"),
-        (["--threads", "0"], "Invalid value for '--threads'"),
-        (["--out", "/nonexistent/x.json"], "--out must be in a writable folder; /nonexistent is not"),
-    ],
+@each(
+    (["--only", "colour"], "--only must name one of frameworks"),
+    (["--threads", "0"], "Invalid value for '--threads'"),
+    (["--out", "/nonexistent/x.json"], "--out must be in a writable folder; /nonexistent is not"),
 )
 def test_bad_arguments_are_refused_at_once(arguments, words):
     done = call(*arguments)
@@ -67,9 +64,7 @@ def test_bad_arguments_are_refused_at_once(arguments, words):
 def test_no_more_files_than_today_lie_between_the_command_and_the_native_core():
     """A reader who follows a training meets them all; in a process of its own, for it patches the core."""
     pytest.importorskip("ridgeformer._core")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.walk"], capture_output=True, text=True, cwd=ROOT, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "benchmarks.walk"], capture_output=True, text=True, cwd=ROOT, check=1)
     *files, count = done.stdout.splitlines()
     assert files[0] == "cli/options.py"
     assert "engine/native.py" in files

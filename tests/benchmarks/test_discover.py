@@ -29,9 +29,7 @@ def point():
 def test_ratios_are_those_of_the_predictor(objective, point):
     """On the same sequences, the excess of a cell is that of the predictor, which translates units by itself."""
     objective(point)
-    places = {
-        (one.dim, one.context): (one, ratio) for one, ratio in zip(objective.cells, objective.ratios, strict=True)
-    }
+    places = {(one.dim, one.context): (one, r) for one, r in zip(objective.cells, objective.ratios, strict=True)}
     assert list(places)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
     assert [one.allowed for one, _ in places.values()] == [0.3, 0.12, 0.12, 0.12, 0.12, 0.3] + 5 * [0.12] + [0.25]
     for place in ((2, 2), (5, 7), (40, 80)):

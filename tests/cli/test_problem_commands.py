@@ -9,6 +9,7 @@ from own_problems import HeavyTails
 from ridgeformer import Layout, LinearTransformer, Problem, evaluate, load_run, save, train
 from ridgeformer.predictors import baselines
 from ridgeformer.training import Search
+from support import each
 
 LAW = ["--noise", "uniform(0,2)", "--dim", "3"]
 FEW = ["--sequences", "300"]
@@ -25,19 +26,16 @@ def run_folder(tmp_path_factory):
 # ---- options that name a problem ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ([], Problem(3, 20, "uniform(0,2)")),
-        (["--context", "4..8"], Problem(3, "4..8", "uniform(0,2)")),
-        (["--context", "4,8"], Problem(3, [4, 8], "uniform(0,2)")),
-        (["--features", "factors(1)", "--context", "6"], Problem(3, 6, "uniform(0,2)", features="factors(1)")),
-        (["--tasks", "pool(4)"], Problem(3, 20, "uniform(0,2)", tasks="pool(4)")),
-        (["--query", "powerlaw(1)"], Problem(3, 20, "uniform(0,2)", query="powerlaw(1)")),
-        (["--query", "none", "--tasks", "gaussian()"], Problem(3, 20, "uniform(0,2)")),
-    ],
+@each(
+    ([], Problem(3, 20, "uniform(0,2)")),
+    (["--context", "4..8"], Problem(3, "4..8", "uniform(0,2)")),
+    (["--context", "4,8"], Problem(3, [4, 8], "uniform(0,2)")),
+    (["--features", "factors(1)", "--context", "6"], Problem(3, 6, "uniform(0,2)", features="factors(1)")),
+    (["--tasks", "pool(4)"], Problem(3, 20, "uniform(0,2)", tasks="pool(4)")),
+    (["--query", "powerlaw(1)"], Problem(3, 20, "uniform(0,2)", query="powerlaw(1)")),
+    (["--query", "none", "--tasks", "gaussian()"], Problem(3, 20, "uniform(0,2)")),
 )
-def test_baselines_are_those_of_the_problem(call, options, problem):
+def test_baselines_are_those_of_the_problem(options, problem, call):
     code, out, err = call("problem", *LAW, *options, *FEW, "--json")
     assert code == 0, err
     found = json.loads(out)

@@ -1,13 +1,20 @@
 """`ridgeformer train` and `runs`."""
 
 import json
+import os
 import re
 import signal
 import time
 
+import click
+import pytest
+import threadpoolctl
+
 from commands import call, interruptible
-from ridgeformer import load_run
-from support import LONGEST
+from ridgeformer import LinearTransformer, cli, engine, load_run, save
+from ridgeformer.cli.training import protocol_of
+from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
+from support import LONGEST, each
 
 
 def test_runs_lists_the_best_of_a_problem_first(tmp_path):
@@ -82,3 +89,108 @@ def test_a_training_shows_explosions_caution_and_what_the_model_really_is(tmp_pa
     assert run.spec.protocol.tolerated == 1e-3
     assert "actual     gdpp, 1 layer\n" in text
     assert f"caution    {run.price}" in text
+
+
+# ---- Protocols of descents on the command line, and the pictures that `descend` and `runs` draw of t
+
+
+SMALL = ["--noise", "uniform(0,2)", "--dim", "3", "--context", "6", "--layers", "1", "--sequences", "300"]
+DESCENT = ["--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
+
+
+@each(
+    (
+        "descent",
+        {"record": "5", "snapshots": "0,10", "batch": "sample(64)"},
+        GradientDescent(record=5, snapshots=(0, 10), batch="sample(64)"),
+    ),
+    (
+        "sgd",
+        {"batch": "64", "schedule": "0:1,100:0.5", "momentum": 0.5},
+        SGD(batch=64, schedule=((0, 1.0), (100, 0.5)), momentum=0.5),
+    ),
+    ("adam", {"schedule": "cosine", "warmup": 10, "clip": 2.0}, Adam(schedule="cosine", warmup=10, clip=2.0)),
+    ("flow", {"time": 5.0, "record": "7"}, GradientFlow(time=5, record=7)),
+    ("paper", {"batch": "64"}, Paper(batch=64)),
+)
+def test_options_become_a_protocol(name, options, protocol):
+    assert protocol_of(name, {**options, "effort": None}) == protocol
+
+
+@pytest.mark.slow
+def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
+    runs = tmp_path / "runs"
+    code, out, _ = call("descend", *SMALL, "--family", "full", *DESCENT, "--out", runs, "--plot", tmp_path / "a.png")
+    assert code == 0
+    assert "20 steps" in out
+    (folder,) = runs.iterdir()
+    assert load_run(folder).history.step[-1] == 20
+    assert call("runs", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
+    assert call("runs", folder, "--plot", tmp_path / "c.pdf")[0] == 0
+    code, out, errors = call("runs", folder, "--plot", tmp_path / "d.html", "--json")
+    assert code == 0
+    assert json.loads(out)
+    assert errors == f"Drawn to {tmp_path / 'd.html'}.\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "a.png", "b.svg", "c.pdf", "d.html"}
+    record = json.loads(call("runs", folder, "--json")[1])
+    assert record["course"]["loss"] == load_run(folder).history.loss.tolist()
+
+
+def test_a_run_starts_from_a_model(call, tmp_path):
+    start = tmp_path / "start.safetensors"
+    save(LinearTransformer.random("diag", dim=3, layers=1, seed=5), start)
+    code, out, _ = call("descend", *SMALL, *DESCENT, "--init", start, "--out", tmp_path, "--json")
+    assert code == 0
+    assert "init" in json.loads(out)["spec"]
+    code, _, errors = call("descend", *SMALL, "--heads", "2", "--init", start)
+    assert code != 0
+    assert "heads 1, not 2" in errors
+
+
+# ---- Options that several commands share: `--threads`
+
+
+COMPUTING = ["problem", "train", "descend", "eval", "explain", "edit", "papers run", "papers table1", "papers verify"]
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What a command that is added for the test sees when it runs: our threads, and those of BLAS."""
+    found = []
+
+    @click.command()
+    @cli.options.THREADS
+    def look():
+        found.append((engine.default_threads(), blas_threads()))
+
+    monkeypatch.setitem(cli.cli.commands, "look", look)
+    return found
+
+
+@pytest.mark.parametrize("before", [None, "2"])
+def test_threads_are_limited_until_the_command_ends(seen, monkeypatch, before):
+    monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("RIDGEFORMER_THREADS", before)
+    others = blas_threads()
+    assert call("look", "--threads", "1").returncode == 0
+    assert seen == [(1, {1})]
+    assert os.environ.get("RIDGEFORMER_THREADS") == before
+    assert blas_threads() == others
+
+
+def test_the_variable_limits_blas_too(seen, monkeypatch):
+    monkeypatch.setenv("RIDGEFORMER_THREADS", "1")
+    call("look")
+    assert seen == [(1, {1})]
+
+
+def test_commands_that_compute_take_threads():
+    for command in COMPUTING:
+        *groups, name = command.split()
+        group = cli.cli.commands[groups[0]] if groups else cli.cli
+        assert "threads" in {option.name for option in group.commands[name].params}, command

@@ -11,7 +11,7 @@ import pytest
 
 from ridgeformer import Problem, engine
 from ridgeformer.engine import Choices, Key, Law
-from support import NATIVE, tame_model, unmeasured
+from support import NATIVE, each, tame_model, unmeasured
 
 pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs the native core and signals")
 
@@ -50,18 +50,15 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize(
-    ("method", "kind", "dim", "count", "threads", "layers"),
-    [
-        ("step", "full", 300, 20_000, 3, 7),
-        ("step", "diag", 12, 2_000_000, 2, 2000),
-        ("step", "channels", 10, 2_000_000, 2, 2000),
-        ("step", "many", 12, 2_000_000, 2, 200),
-        ("step", "vectors", 150, 20_000, 2, 20),
-        ("evaluate", "full", 300, 500, 2, 40),
-        ("sample", "diag", 1200, 64, 1, 1),
-        ("uniforms", "diag", 1, 100_000_000, 1, 1),
-    ],
+@each(
+    ("step", "full", 300, 20_000, 3, 7),
+    ("step", "diag", 12, 2_000_000, 2, 2000),
+    ("step", "channels", 10, 2_000_000, 2, 2000),
+    ("step", "many", 12, 2_000_000, 2, 200),
+    ("step", "vectors", 150, 20_000, 2, 20),
+    ("evaluate", "full", 300, 500, 2, 40),
+    ("sample", "diag", 1200, 64, 1, 1),
+    ("uniforms", "diag", 1, 100_000_000, 1, 1),
 )
 def test_ctrl_c_ends_a_long_call(method, kind, dim, count, threads, layers):
     arguments = [method, kind, *map(str, (dim, count, threads, layers))]

@@ -4,52 +4,57 @@ import numpy as np
 import pytest
 
 from ridgeformer import LinearTransformer, Problem, engine
-from ridgeformer.engine import Omegas, reference
+from ridgeformer.engine import Choices, Key, Law, Omegas, reference
 from support import NATIVE, close, draw, tame_model
 
+KINDS = pytest.mark.parametrize("kind", ["full", "diag", "channels(1,3)", "channels(2,2)"])
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
 @pytest.fixture(params=[*NATIVE, "numpy"])
 def any_engine(request):
-    """Without JAX, which would compile for minutes; see tests/frameworks/test_jax_engine.py."""
+    """Without JAX, which would compile for minutes; see tests/frameworks/test_jax.py."""
     return engine.named(request.param)
 
 
+def case(kind, dim, context, layers, count, dtype):
+    """The kernel of a model, Gram matrices with room for it, targets, and the number of coordinates that count."""
+    model = tame_model(kind, dim, layers, 1, context).astype(dtype)
+    law, choices = Law(dim, context), Choices(np.linspace(0, 1, count))
+    drawn = engine.named("numpy").sample(law, choices, Key(), layout=model.layout, dtype=dtype)
+    return model.kernel, np.array(drawn.gram), np.array(model.layout.target(drawn.ridge)), {"counted": dim}
+
+
 @DTYPES
-@pytest.mark.parametrize("kind", ["full", "diag"])
+@KINDS
 def test_exploding_sequences_stay_out_of_the_gradient(any_engine, kind, dtype):
     """Contexts scaled up until the model overflows: infinite losses, counted; the gradient is that of the others."""
-    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).kernel
-    d = draw(4, 8, 100, dtype=dtype)
-    gram = np.array(d.moments.gram)
+    kernel, gram, target, options = case(kind, 4, 8, 5, 100, dtype)
     wild = [3, 50, 99]
     gram[wild] *= 1e6
-    result = any_engine.evaluate(kernel, gram, d.ridge)
+    result = any_engine.evaluate(kernel, gram, target, **options)
     assert np.isinf(result.losses[wild]).all()
     assert result.limited == 3
     assert np.isinf(result.loss)
     calm = np.delete(np.arange(100), wild)
-    alone = any_engine.evaluate(kernel, gram[calm], d.ridge[calm])
+    alone = any_engine.evaluate(kernel, gram[calm], target[calm], **options)
     for a, b in zip(result.gradient, alone.gradient, strict=True):
         close(a * 100 / 97, b, dtype)
 
 
 @DTYPES
-@pytest.mark.parametrize("kind", ["full", "diag"])
+@KINDS
 def test_above_the_ceiling_the_gradient_is_that_of_a_logarithm(any_engine, kind, dtype):
     """Of ceiling (1 + log(loss / ceiling)): every sequence's own gradient times ceiling / loss."""
-    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).kernel
-    d = draw(4, 8, 70, dtype=dtype)
-    gram = np.array(d.moments.gram)
-    plain = any_engine.evaluate(kernel, gram, d.ridge)
+    kernel, gram, target, options = case(kind, 4, 8, 5, 70, dtype)
+    plain = any_engine.evaluate(kernel, gram, target, **options)
     ceiling = float(np.median(plain.losses))
-    damped = any_engine.evaluate(kernel, gram, d.ridge, ceiling=ceiling)
+    damped = any_engine.evaluate(kernel, gram, target, ceiling=ceiling, **options)
     assert damped.limited == (plain.losses > ceiling).sum() == 35
     assert (damped.losses == plain.losses).all()
     expected = [np.zeros_like(piece) for piece in plain.gradient]
     for i, loss in enumerate(plain.losses):
-        alone = any_engine.evaluate(kernel, gram[i : i + 1], d.ridge[i : i + 1])
+        alone = any_engine.evaluate(kernel, gram[i : i + 1], target[i : i + 1], **options)
         for total, piece in zip(expected, alone.gradient, strict=True):
             total += piece * min(1.0, ceiling / loss) / 70
     for a, b in zip(damped.gradient, expected, strict=True):
@@ -159,30 +164,28 @@ def test_the_gradient_is_finite_up_to_the_largest_losses(any_engine, kind, layer
 
 
 @DTYPES
-@pytest.mark.parametrize("kind", ["full", "diag"])
+@KINDS
 @pytest.mark.parametrize("layers", [1, 2, 4])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["S", "a", "l", "target"])
 def test_input_that_is_not_finite_has_an_infinite_loss(any_engine, kind, layers, dtype, value, where):
     """In every engine, wherever it stands and however many layers would read it; the other sequences do not notice."""
-    kernel = tame_model(kind, 3, layers, 1, 6).astype(dtype).kernel
-    d = draw(3, 6, 70, dtype=dtype)
-    gram, target = np.array(d.moments.gram), np.array(d.ridge)
+    kernel, gram, target, options = case(kind, 3, 6, layers, 70, dtype)
     bad = [0, 33, 69]
     if where == "target":
         target[bad, 1] = value
     else:
-        i, j = {"S": (2, 0), "a": (3, 1), "l": (3, 3)}[where]
+        i, j = {"S": (2, 0), "a": (-1, 1), "l": (-1, -1)}[where]
         gram[bad, i, j] = gram[bad, j, i] = value
     for gradient in (True, False):
-        result = any_engine.evaluate(kernel, gram, target, weights=True, gradient=gradient)
+        result = any_engine.evaluate(kernel, gram, target, weights=True, gradient=gradient, **options)
         assert np.flatnonzero(np.isinf(result.losses)).tolist() == bad
         assert not np.isnan(result.losses).any()
         assert result.limited == 3
         assert np.isfinite(result.weights[bad]).any() == (where == "target")
-    result = any_engine.evaluate(kernel, gram, target)
+    result = any_engine.evaluate(kernel, gram, target, **options)
     good = np.delete(np.arange(70), bad)
-    alone = any_engine.evaluate(kernel, gram[good], target[good])
+    alone = any_engine.evaluate(kernel, gram[good], target[good], **options)
     # The native core gives the same bits; NumPy may sum a row in another order where it stands elsewhere in the batch.
     slack = 0.0 if any_engine.name != "numpy" else 4 * np.finfo(dtype).eps
     np.testing.assert_allclose(result.losses[good], alone.losses, rtol=slack)

@@ -14,9 +14,7 @@ from ridgeformer.training.search import starts
 def blas_threads_by_library():
     import scipy.linalg  # noqa: F401  has a BLAS of its own, which counts from the beginning
 
-    return {
-        library["filepath"]: library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-    }
+    return {one["filepath"]: one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
 def blas_threads():

@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import ive
+from scipy.stats import chi2, lognorm, norm
 
-from ridgeformer import ConstRR, Problem
+from own_problems import HeavyTails
+from ridgeformer import ConstRR, LinearTransformer, Problem, compare, evaluate, explosion_probability, load
+from ridgeformer.evaluation.explosions import upper_bound
 from ridgeformer.evaluation.proposals import Proposal
 from ridgeformer.evaluation.tilts import log_sphere_average
+from support import refused
 
 PROBLEMS = (
     "d=4 n=8 uniform(0,3)",
@@ -86,3 +91,125 @@ def test_averages_over_spheres():
         terms = np.exp(np.square(u / np.linalg.norm(u, axis=1, keepdims=True)) @ values.T)
         error = terms.std(0) / terms.mean(0) / np.sqrt(200_000)
         assert (np.abs(log_sphere_average(values) - np.log(terms.mean(0))) < 4.5 * error).all()
+
+
+# ---- Explosion probabilities against closed forms, plain counts, and each other
+
+
+class Trigger:
+    """A predictor that explodes where a function of the moments is above a threshold."""
+
+    def __init__(self, size, threshold):
+        self.size, self.threshold = size, threshold
+
+    def weights(self, moments):
+        w = np.zeros((len(moments), moments.dim))
+        w[self.size(moments) > self.threshold] = 1e6
+        return w
+
+
+@pytest.mark.parametrize("probability", [1e-3, 1e-9, 1e-14])
+def test_thresholds_of_known_probability(probability):
+    """S of one feature and of all, and the labels of a single task, are multiples of chi2."""
+    one, ten = Problem(1, 20, 1), Problem(10, 20, 1)
+    cases = [
+        (one, lambda m: m.S[:, 0, 0], chi2(20).isf(probability)),
+        (ten, lambda m: np.trace(m.S, axis1=1, axis2=2), chi2(200).isf(probability)),
+        (Problem(2, 12, 3, tasks="pool([[0,0]])"), lambda m: m.q / 9, chi2(12).isf(probability)),
+    ]
+    for problem, size, threshold in cases:
+        rare = explosion_probability(problem, Trigger(size, threshold), sequences=20_000)
+        assert rare.hits > 50
+        assert rare.probability == pytest.approx(probability, abs=4.5 * rare.error)
+        assert rare.bound == "none"
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_explosions_in_one_direction_are_found(seed):
+    """Explodes where one coordinate of the least-squares estimate is large, whose law is known.
+
+    With w ~ N(0, I), it has the variance 1 + sigma^2 (S^-1)_11 given S, and (S^-1)_11 is the inverse of a chi2 variable
+    with n - d + 1 degrees of freedom.
+    """
+    problem, threshold = Problem(10, 60, 3), 6.0
+    first = Trigger(lambda m: np.abs(np.linalg.solve(m.S, m.b[..., None])[:, 0, 0]), threshold)
+    rare = explosion_probability(problem, first, sequences=20_000, seed=seed)
+    exact, _ = quad(lambda s: 2 * norm.sf(threshold / np.sqrt(1 + 9 / s)) * chi2(51).pdf(s), 5, 200, epsabs=1e-14)
+    assert exact < 1e-6
+    assert rare.hits > 5  # 3 without a second stage, whose estimate is a hundredth of the probability
+    assert rare.probability == pytest.approx(exact, abs=4.5 * rare.error)
+    assert exact < rare.upper < 20 * exact  # p + 1.645 error is too low with the second seed, of 8 effective hits
+
+
+def test_rare_noise_levels_are_seen():
+    """The noise level is above the threshold with a probability of 1e-5."""
+    problem = Problem(3, 2000, "lognorm(0.8)", tasks="pool([[0,0,0]])")
+    trigger = Trigger(lambda m: m.q / 2000, lognorm(0.8).isf(1e-5) ** 2)
+    assert explosion_probability(problem, trigger, sequences=20_000).probability == pytest.approx(1e-5, rel=0.3)
+
+
+@pytest.mark.parametrize("change", [{}, {"context": "15..25"}, {"features": "factors(2)"}])
+def test_frequent_explosions_are_counted_as_often(change):
+    """A model with a last layer that is too large explodes about once in 10,000: against 300,000 plain sequences."""
+    problem, model = Problem(noise="uniform(0,5)").replace(**change), load("zoo:diag/3/uniform(0,5)")
+    plain = evaluate(problem, model, sequences=300_000, with_floor=False)
+    if plain.exploded < 5:
+        problem = problem.replace(noise="uniform(0,9)")
+        plain = evaluate(problem, model, sequences=300_000, with_floor=False)
+    rare = explosion_probability(problem, model, sequences=20_000)
+    error = np.hypot(rare.error, np.sqrt(plain.exploded) / 300_000)
+    assert plain.exploded > 5
+    assert rare.probability == pytest.approx(plain.exploded / 300_000, abs=4 * error)
+
+
+@pytest.mark.slow
+def test_seeds_agree_with_each_other_and_with_30_million_sequences():
+    """15 of 30,015,488 plain sequences exploded: 5.0e-7 +- 1.3e-7."""
+    problem, model = Problem(noise="uniform(0,5)"), load("zoo:diag/3/uniform(0,5)")
+    results = [explosion_probability(problem, model, seed=seed) for seed in range(3)]
+    for one in results:
+        assert one.probability == pytest.approx(5.0e-7, abs=3 * np.hypot(1.3e-7, one.error))
+        assert one.probability == pytest.approx(results[0].probability, abs=4.5 * np.hypot(one.error, results[0].error))
+
+
+def test_a_predictor_that_never_explodes_has_an_upper_bound():
+    rare = explosion_probability(Problem(3, 6, 1), ConstRR(1.0), sequences=2_000)
+    assert (rare.probability, rare.bound, rare.hits) == (0, "upper", 0)
+    assert 0 < rare.upper <= 1
+    assert str(rare).startswith("below ")
+    assert rare.as_dict()["bound"] == "upper"
+    assert upper_bound(1e-6, 1e-7, 16.0) == pytest.approx(1e-6 * np.exp(1.645 * 1.5 * 0.1))  # with 16 hits
+
+
+def test_refusals_say_why():
+    class Tokens:
+        def predict(self, x, y, queries):
+            return queries[..., 0]
+
+    refused(lambda: explosion_probability(Problem(3, 6, 1), Tokens()), "contexts are drawn as moments; got Tokens")
+    refused(lambda: explosion_probability(HeavyTails(), ConstRR(1.0)), "built-in Problem")
+    refused(lambda: explosion_probability(Problem(3, 6, 1), ConstRR(1.0), sequences=10), "sequences")
+
+
+def test_losses_show_explosion_probabilities_on_request():
+    """Along layers and noise levels, the same numbers as one by one; prefixes are refused."""
+    problem, model = Problem(noise="uniform(0,5)"), load("zoo:diag/2/uniform(0,5)")
+    table = compare(problem, {"two": model}, {"layer": [1, 2], "sigma": [2.0]}, sequences=100, explosions=True)
+    one = explosion_probability(problem.at_noise(2), model.truncate(1))
+    assert table.explosion_probability[0, 0, 0] == one.probability
+    assert table.at(layer=2, sigma=2.0)["two"].explosion_error > 0
+    assert table.rows()[0]["explosion_error"] == one.error
+    assert table.rows()[0]["explosion_hits"] == one.hits > 0
+    assert "explosion_probability" in str(table.at(sigma=2.0))
+    assert "explosion_probability" not in compare(problem, model, sequences=100).rows()[0]
+    refused(lambda: compare(problem, model, {"context": [5, 10]}, sequences=100, explosions=True), "whole contexts")
+
+
+def test_what_hardly_ever_and_what_always_explodes():
+    """Weights below the least positive number are no error, and no probability is above 1."""
+    problem, mild = Problem(3, 8, "uniform(0,2)"), LinearTransformer.random("diag", dim=3, layers=2, scale=0.1)
+    rare = explosion_probability(problem.replace(tasks="mixture(pool(4),0.2)"), mild, sequences=1000)
+    assert rare.probability < 1e-30
+    assert np.isfinite([rare.error, rare.hits]).all()
+    always = explosion_probability(problem, Trigger(lambda m: m.q, -1.0), sequences=1000)
+    assert 0.8 < always.probability <= always.upper == 1

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import AdaRR, ConstRR, InputError, Loss, Losses, OracleRR, Problem, compare, evaluate, load
+from ridgeformer import AdaRR, ConstRR, Loss, Losses, OracleRR, Problem, compare, evaluate, load
 from ridgeformer.errors import MissingPackageError
 from ridgeformer.evaluation.results import OPTIONAL
+from ridgeformer.evaluation.table import Table, aligned, lines
 from ridgeformer.problems import Gaussian
+from support import each, refused
 
 PROBLEM = Problem(noise="uniform(0,5)")
 MODEL = load("zoo:diag/3/uniform(0,5)")
@@ -99,8 +101,7 @@ def test_every_result_is_a_data_frame(made, monkeypatch):
         np.testing.assert_array_equal(frame[column], [row[column] for row in rows])
     assert frame["loss"].dtype == np.float64
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingPackageError, match=r"needs pandas, which is not installed\. Run pip install pandas"):
-        losses.to_pandas()
+    refused(losses.to_pandas, "needs pandas, which is not installed. Run pip install pandas", MissingPackageError)
 
 
 def test_the_fields_of_a_row_are_those_of_stored_records():
@@ -142,10 +143,8 @@ def test_losses_are_a_mapping_by_name():
     assert [line.split()[0] for line in str(losses).splitlines()[2:]] == ["name", "AdaRR", "oracle"]
     assert str(losses).splitlines()[-1].split()[1] == "0"  # a loss of 1e-30
     assert "query_error" not in compare(PROBLEM, {"AdaRR": AdaRR()}, **FEW).rows()[0]
-    with pytest.raises(KeyError, match=r"the name must be one of AdaRR, oracle; got 'zz'"):
-        losses["zz"]
-    with pytest.raises(InputError, match="one of AdaRR, oracle; got 'x'"):
-        losses.difference("AdaRR", "x")
+    refused(lambda: losses["zz"], "the name must be one of AdaRR, oracle; got 'zz'", KeyError)
+    refused(lambda: losses.difference("AdaRR", "x"), "one of AdaRR, oracle; got 'x'")
 
 
 def test_predictors_may_be_a_list_or_one():
@@ -173,10 +172,8 @@ def test_selection_by_name_and_by_value():
     single = losses.at(noise="uniform(0,5)", context=20)
     assert single["AdaRR"].floor == losses.floor[0, 1]
     assert single.difference("AdaRR", "diag")[1] == losses.difference("AdaRR", "diag")[1][0, 1]
-    with pytest.raises(InputError, match="the axes are noise, context; got sigma"):
-        losses.at(sigma=2)
-    with pytest.raises(InputError, match=r"the axis noise has the values uniform\(0,5\), 2.0; got 3"):
-        losses.at(noise=3)
+    refused(lambda: losses.at(sigma=2), "the axes are noise, context; got sigma")
+    refused(lambda: losses.at(noise=3), "the axis noise has the values uniform(0,5), 2.0; got 3")
 
 
 def test_tables_have_a_column_per_predictor_and_say_where_sequences_exploded():
@@ -218,3 +215,54 @@ def test_without_an_oracle_nothing_says_adjusted():
         assert str(one).startswith("Loss")
         assert "djusted" not in str(one)
         assert "djusted" not in one._repr_html_()
+
+
+# ---- tables
+
+
+def test_columns_are_aligned():
+    """Words to the left, numbers to the right with four significant digits, no spaces at the ends of lines."""
+    rows = [
+        {"name": "AdaRR", "loss": 0.0691234, "exploded": 0, "inside": True},
+        {"name": "a model", "loss": 1e12, "exploded": 20_000, "inside": False},
+    ]
+    assert aligned(rows).splitlines() == [
+        "name          loss  exploded  inside",
+        "AdaRR      0.06912         0     yes",
+        "a model  1.000e+12    20,000      no",
+    ]
+    assert aligned([{"loss": 1.0, "name": "a"}, {"loss": 2.5, "name": "much longer"}]).splitlines() == [
+        " loss  name",
+        "1.000  a",
+        "2.500  much longer",
+    ]
+
+
+@each((0.0, "0"), (31.0, "31.00"), (1234.0, "1234"), (-0.5, "-0.5000"), (1e-29, "1.000e-29"))
+def test_numbers_have_four_significant_digits(value, text):
+    assert aligned([{"x": value}]).split() == ["x", text]
+
+
+def test_numbers_that_are_not_known_are_dashes():
+    assert aligned([{"floor": math.nan, "ratio": math.inf}]).split() == ["floor", "ratio", "-", "-"]
+
+
+def test_lines_are_python_numbers():
+    found = lines({"sigma": np.array([0.0, 2.0]), "exploded": np.array([3, 4]), "inside": np.array([True, False])})
+    assert found == [{"sigma": 0.0, "exploded": 3, "inside": True}, {"sigma": 2.0, "exploded": 4, "inside": False}]
+    assert [type(value) for value in found[0].values()] == [float, int, bool]
+
+
+class Names(Table):
+    def rows(self):
+        return [{"name": "<b>", "loss": 0.5}, {"name": "x & y", "loss": float("nan")}]
+
+    def _title(self):
+        return "a < b"
+
+
+def test_a_notebook_shows_an_escaped_table():
+    assert Names()._repr_html_() == (
+        "<table><caption>a &lt; b</caption><thead><tr><th>name</th><th>loss</th></tr></thead><tbody>"
+        "<tr><td>&lt;b&gt;</td><td>0.5000</td></tr><tr><td>x &amp; y</td><td>-</td></tr></tbody></table>"
+    )

@@ -1,12 +1,17 @@
 """Predictors that need tokens are judged through sampled queries, beside those with weights on the same sequences."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, floor
-from ridgeformer.evaluation import comparison, sequence_losses
+from ridgeformer import ConstRR, Diag, InputError, LinearTransformer, Problem, compare, evaluate, floor, load
+from ridgeformer.evaluation import EVALUATION, comparison, sequence_losses
+from ridgeformer.evaluation.sequence_losses import Tally, draw_sequences
+from ridgeformer.losses import CAP
 from ridgeformer.moments import Moments
 from ridgeformer.problems import CustomProblem, Dataset, Sequences
+from support import each, refused
 
 PROBLEM = Problem(3, 8, "uniform(0,2)")
 PROBLEMS = [
@@ -63,9 +68,7 @@ def test_long_contexts_are_drawn_in_smaller_blocks(over, monkeypatch):
     """Tokens of 16,384 sequences with 2,000 examples would take gigabytes; here ten sequences make a block."""
     counts, tokens_of = [], sequence_losses._tokens_of
     monkeypatch.setattr(comparison, "TOKENS", 4000)
-    monkeypatch.setattr(
-        sequence_losses, "_tokens_of", lambda draw, rng: counts.append(len(draw.moments)) or tokens_of(draw, rng)
-    )
+    monkeypatch.setattr(sequence_losses, "_tokens_of", lambda d, rng: counts.append(len(d.task)) or tokens_of(d, rng))
     both = {"tokens": InTokens(ConstRR(1.5)), "weights": ConstRR(1.5)}
     found = compare(Problem(3, 100, 1), both, over, sequences=25)
     assert counts == [10, 10, 5]
@@ -117,7 +120,116 @@ def test_bad_predictors_are_refused_in_words():
         def predict(self, x, y, queries):
             return y
 
-    with pytest.raises(InputError, match=r"must be a predictor, with weights\(moments\) or predict\(x, y, queries\)"):
-        evaluate(PROBLEM, Other())
-    with pytest.raises(InputError, match=r"predictions must have shape \(50, 4\); got shape \(50, 8\)"):
-        evaluate(PROBLEM, Wrong(), sequences=50)
+    refused(lambda: evaluate(PROBLEM, Other()), "must be a predictor, with weights(moments) or predict(x, y, queries)")
+    refused(lambda: evaluate(PROBLEM, Wrong(), sequences=50), "predictions must have shape (50, 4); got shape (50, 8)")
+
+
+# ---- weights, and tokens that belong to moments
+
+
+PAPER = Problem(noise="uniform(0,5)")
+
+
+class Doubled(LinearTransformer):
+    """A subclass with weights of its own."""
+
+    def weights(self, moments, **options):
+        return 2 * super().weights(moments, **options)
+
+
+def test_a_subclass_is_asked_for_its_own_weights():
+    """Both estimators see what `weights` gives, and so does a profile; not what the engine would compute."""
+    whole = load("zoo:diag/3/uniform(0,5)")
+    model = Doubled(whole.family, whole.dim)
+    draw = PAPER.moments(3000, seed=2, stream=EVALUATION)
+    true = 0.5 * np.square(2 * whole.weights(draw.moments) - draw.ridge).sum(1).mean()
+    assert evaluate(PAPER, model, sequences=3000, seed=2).loss == pytest.approx(true, rel=1e-12)
+    query = evaluate(PAPER, model, sequences=3000, seed=2, estimator="query")
+    assert query.loss == pytest.approx(true, abs=4 * query.error)
+    draw = Problem(noise="fixed(2)").moments(300, seed=2, stream=EVALUATION)
+    true = 0.5 * np.square(2 * whole.weights(draw.moments) - draw.ridge).sum(1).mean()
+    losses = compare(PAPER, model, {"sigma": [2.0]}, sequences=300, seed=2)
+    assert losses.loss.item() == pytest.approx(true, rel=1e-12)
+
+
+def test_weights_of_a_wrong_shape_are_refused():
+    class Broadcast:
+        def weights(self, moments):
+            return np.zeros((1, moments.dim))
+
+    refused(lambda: evaluate(PAPER, Broadcast(), sequences=100), "weights must have shape (100, 10); got shape (1, 10)")
+
+
+@each(
+    {},
+    {"context": "1..9"},
+    {"noise": 0},
+    {"features": "factors(1)"},
+    {"features": "standardised(powerlaw(1))"},
+    ids=str,
+)
+def test_tokens_have_the_moments_of_the_draw_and_the_law_of_the_problem(change):
+    """Sums and products to rounding; fourth moments of the first token and of queries as in whole sequences."""
+    problem = Problem(**{"dim": 3, "context": 8, "noise": "uniform(0,2)", **change})
+    draw, sequences = draw_sequences(problem, 1, 0, 20_000, tokens=True), problem.sequences(20_000, queries=4)
+    moments = draw.tokens.moments
+    scale = np.abs(draw.moments.gram).max((1, 2), keepdims=True)
+    np.testing.assert_allclose(moments.gram / scale, draw.moments.gram / scale, atol=1e-12)
+    np.testing.assert_allclose(moments.sums, draw.moments.sums, atol=1e-9 * np.sqrt(scale.max()))
+    np.testing.assert_array_equal(draw.tokens.answers, np.einsum("bmd,bd->bm", draw.tokens.queries, draw.task))
+    for one, other in (
+        (fourth(draw.tokens.x[:, 0], draw.tokens.y[:, 0]), fourth(sequences.x[:, 0], sequences.y[:, 0])),
+        (fourth(draw.tokens.queries[:, 0]), fourth(sequences.queries[:, 0])),
+    ):
+        spread = np.hypot(one.std(0), other.std(0)) / np.sqrt(20_000)
+        assert (abs(one.mean(0) - other.mean(0)) < 5 * spread + 1e-9).all()
+
+
+def fourth(x, y=None):
+    """Squares of products, after a root that tames the tails."""
+    columns = [x[:, 0] * x[:, 0], x[:, 0] * x[:, 1], *([] if y is None else [x[:, 0] * y, y * y])]
+    return np.sqrt(np.abs(np.stack(columns, 1)))
+
+
+@each(np.ma.masked_equal(np.zeros((5, 3)), 0), np.zeros((5, 3), complex), np.full((5, 3), "a"))
+def test_predictors_return_real_numbers(odd):
+    """What lies below a mask, the real parts of complex numbers, and texts are no predictions."""
+    by_weights = SimpleNamespace(weights=lambda moments: odd)
+    by_tokens = SimpleNamespace(predict=lambda x, y, queries: odd[:, :1].repeat(queries.shape[1], 1))
+    for predictor in (by_weights, by_tokens):
+        with pytest.raises(InputError, match="a predictor must return real numbers"):
+            evaluate(Problem(3, 6, 1), predictor, sequences=5)
+
+
+# ---- running statistics
+
+
+DESCENT = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
+
+
+def test_blocks_add_up_to_the_whole():
+    """Mean, error, tail and maximum of 40,000 sequences in three blocks, against all losses at once."""
+    result = evaluate(PAPER, DESCENT, sequences=40_000, seed=3, with_floor=False)
+    d = PAPER.moments(40_000, seed=3, stream=1 << 30)
+    losses = 0.5 * np.square(DESCENT.weights(d.moments) - d.ridge).sum(1)
+    assert result.loss == pytest.approx(losses.mean(), rel=1e-12)
+    assert result.error == pytest.approx(losses.std(ddof=1) / 200, rel=1e-9)
+    assert result.largest == pytest.approx(losses.max(), rel=1e-12)
+    assert result.tail == pytest.approx(np.sort(losses)[-4], rel=1e-12)
+
+
+def test_running_statistics_are_those_of_all_losses_at_once():
+    """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
+    losses = np.random.default_rng(0).lognormal(size=(3, 1000))
+    losses[1, 7], losses[2, 900] = np.inf, np.nan
+    tally = Tally(3, signal=10, sequences=1000)
+    for block in np.split(losses, [1, 300, 301, 999], axis=1):
+        tally.add(block)
+    finite = np.where(np.isfinite(losses), losses, CAP)
+    np.testing.assert_allclose(tally.mean, finite.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(tally.error, finite.std(1, ddof=1) / np.sqrt(1000), rtol=1e-12)
+    assert tally.count == 1000
+    assert tally.exploded.tolist() == [0, 1, 1]
+    np.testing.assert_allclose(tally.covariance, np.cov(finite) / 1000, rtol=1e-9)
+    np.testing.assert_allclose(tally.unexploded, [np.mean(row[row < CAP]) for row in finite], rtol=1e-12)
+    assert tally.largest.tolist() == finite.max(1).tolist()

@@ -17,7 +17,7 @@ from ridgeformer.explanation.readings import _block, read
 from ridgeformer.noise import as_noise
 from ridgeformer.plotting.explanation import draw_explanation
 from ridgeformer.problems import Dataset, Sequences
-from support import tame_model
+from support import each, tame_model
 
 PROBLEMS = [
     Problem(3, 8, "uniform(0,2)", features="powerlaw(1)"),
@@ -68,15 +68,12 @@ def test_ablations_keep_attention_by_mean(family):
         assert losses[name].loss == pytest.approx(expected[name].loss, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "goal"),
-    [
-        ({"tasks": "pool(4)"}, "oracle"),
-        ({"tasks": "mixture(pool(4),0.3)"}, "oracle"),
-        ({"tasks": "lowrank(2)"}, "ridge"),
-        ({"tasks": "gaussian(mean=[1,0,2])"}, "ridge"),
-        ({"context": "2..8"}, "ridge"),
-    ],
+@each(
+    ({"tasks": "pool(4)"}, "oracle"),
+    ({"tasks": "mixture(pool(4),0.3)"}, "oracle"),
+    ({"tasks": "lowrank(2)"}, "ridge"),
+    ({"tasks": "gaussian(mean=[1,0,2])"}, "ridge"),
+    ({"context": "2..8"}, "ridge"),
     ids=str,
 )
 @pytest.mark.parametrize("layout", [Layout(), Layout("mean", "length"), Layout("mean", "constant", 1)], ids=str)
@@ -219,7 +216,7 @@ def test_a_best_predictor_may_only_have_predict():
         def best_predictor(self):
             best = BayesRR(self.noise)
             return SimpleNamespace(
-                predict=lambda x, y, q: np.einsum("bmd,bd->bm", q, best.weights(Moments.from_tokens(x, y)))
+                predict=lambda x, y, q: (q @ best.weights(Moments.from_tokens(x, y))[..., None])[..., 0]
             )
 
     problem, model = ByQueries(), tame_model("diag", 3, 2, 1, 8, seed=1)

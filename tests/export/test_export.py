@@ -17,7 +17,7 @@ from ridgeformer.errors import RidgeformerError
 from ridgeformer.export import FORMATS, export, write
 from ridgeformer.models.family import FAMILIES, known_families
 from ridgeformer.training import Search
-from support import tame_model
+from support import refusals, tame_model
 
 MODELS = {
     "kind": st.sampled_from(["full", "diag", "gdpp", "diag omega", "gdpp omega", "full of diag"]),
@@ -386,24 +386,19 @@ def test_families_of_ones_own_are_exported():
     assert_is_exported(model, sequences(model, 5))
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
-        (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got an ndarray"),
-        (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
-        (lambda m: export(m, "torch", digits=3), "digits is only for the format latex; got it for torch. Leave it"),
-        (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave out colour."),
-        (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
-        (lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"), "in float32; got omega 1 of 1e+39"),
-        (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
-        (lambda m: write("", "/nonexistent/m.py"), "a file needs a writable folder; /nonexistent does not exist."),
-    ],
+test_bad_exports_are_refused_in_words = refusals(
+    (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
+    (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got an ndarray"),
+    (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
+    (lambda m: export(m, "torch", digits=3), "digits is only for the format latex; got it for torch. Leave it"),
+    (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave out colour."),
+    (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
+    (lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"), "in float32; got omega 1 of 1e+39"),
+    (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
+    (lambda m: write("", "/nonexistent/m.py"), "a file needs a writable folder; /nonexistent does not exist."),
+    by=lambda make: make(tame_model("diag", 2, 1, 1, 3)),
+    kind=RidgeformerError,
 )
-def test_bad_exports_are_refused_in_words(make, words):
-    with pytest.raises(RidgeformerError) as caught:
-        make(tame_model("diag", 2, 1, 1, 3))
-    assert words in str(caught.value)
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from frameworks_models import models
-from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem
+from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, engine
+from ridgeformer.engine import Omegas
 from ridgeformer.errors import MissingPackageError
-from support import draw, tame_model
+from support import draw, refused, tame_model
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -163,9 +164,7 @@ def test_bad_input_is_refused_in_words():
         r"x must have shape \(..., n, 4\); got shape \(2, 9, 3\)": lambda: apply(parameters, x[..., :3], x[..., 0], x),
         r"y must have shape \(..., 9\); got shape \(2, 4\)": lambda: apply(parameters, x, x[:, 0], x),
         r"target must have shapes .* and \(B, 4\)": lambda: moment_loss(parameters, gram, np.zeros((3, 2))),
-        r"metric must have shape \(4, 4\) or \(3, 4, 4\)": lambda: moment_loss(
-            parameters, gram, d.ridge, metric=np.eye(3)
-        ),
+        r"metric must have shape \(4, 4\) or": lambda: moment_loss(parameters, gram, d.ridge, metric=np.eye(3)),
     }
     for words, call in cases.items():
         with pytest.raises(InputError, match=words):
@@ -174,5 +173,53 @@ def test_bad_input_is_refused_in_words():
 
 def test_without_jax_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(MissingPackageError, match=r"Run pip install jax"):
-        importlib.reload(sys.modules["ridgeformer.jax"])
+    refused(lambda: importlib.reload(sys.modules["ridgeformer.jax"]), "Run pip install jax", MissingPackageError)
+
+
+# ---- The engine in JAX against its NumPy twin, also where models explode. tests/engine has what all
+
+
+pytest.importorskip("jax")
+
+TWIN = engine.named("numpy")
+KINDS = ["full", "diag", "channels(2,2)"]
+
+
+def model_of(kind):
+    if kind in ("full", "diag"):
+        return tame_model(kind, 3, 4, 2, 6)
+    return LinearTransformer.random(kind, dim=3, layers=4, heads=2, scale=0.1, context=60)
+
+
+@pytest.mark.parametrize("ceiling", [np.inf, 1.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_numpy(kind, dtype, ceiling):
+    """With sequences that overflow, and one whose loss is finite but whose gradient is not in this dtype."""
+    model = model_of(kind)
+    d = Problem(3, 6, "uniform(0,1)").moments(60)
+    gram = np.array(model._gram(d.moments)).astype(dtype)
+    gram[3] *= dtype(1e30)
+    gram[5, 0, 0] = np.nan
+    target, metric = d.ridge.astype(dtype), (np.eye(3) + 0.3).astype(dtype)
+    options = {"metric": metric, "counted": 3, "ceiling": ceiling, "weights": True}
+    found, expected = (one.evaluate(model.kernel, gram, target, **options) for one in (engine.named("jax"), TWIN))
+    good = np.isfinite(expected.losses)
+    assert np.array_equal(np.isfinite(found.losses), good)
+    assert found.limited == expected.limited
+    slack = 1e-9 if dtype == np.float64 else 2e-4  # of the largest
+    for name in ("losses", "weights"):
+        a, b = getattr(found, name)[good], getattr(expected, name)[good]
+        np.testing.assert_allclose(a, b, rtol=slack, atol=slack * np.abs(b).max())
+    for a, b in zip(found.gradient, expected.gradient, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=slack * np.abs(b).max())
+
+
+def test_a_sequence_is_counted_once():
+    """Its loss is above the ceiling, and its gradient is too large to be summed."""
+    gram, omega = np.array([[[1.0, 1e300], [1e300, 1.0]]]), np.array([[[0.0, 0.0], [-1e-299, 0.0]]])
+    found, expected = (
+        one.evaluate(Omegas(omega), gram, np.zeros((1, 1)), ceiling=1.0) for one in (engine.named("jax"), TWIN)
+    )
+    assert found.losses.tolist() == pytest.approx([50.0])
+    assert found.limited == expected.limited == 1

@@ -6,7 +6,7 @@ import pytest
 from frameworks_models import models
 from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, evaluate, load
 from ridgeformer.errors import MissingPackageError
-from support import draw, tame_model
+from support import draw, refused, tame_model
 
 torch = pytest.importorskip("torch")
 
@@ -104,8 +104,7 @@ def test_bad_input_is_refused_in_words():
         with pytest.raises(InputError, match=words):
             call()
     module.layers[0].P.data = torch.zeros(1, 3, 3)
-    with pytest.raises(InputError, match="keep the layers and parameters that to_torch gave it"):
-        from_torch(module)
+    refused(lambda: from_torch(module), "keep the layers and parameters that to_torch gave it")
 
 
 def test_without_pytorch_the_error_names_the_command(monkeypatch):
@@ -113,5 +112,4 @@ def test_without_pytorch_the_error_names_the_command(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingPackageError, match=r"Run pip install torch"):
-        importlib.reload(sys.modules["ridgeformer.torch"])
+    refused(lambda: importlib.reload(sys.modules["ridgeformer.torch"]), "Run pip install torch", MissingPackageError)

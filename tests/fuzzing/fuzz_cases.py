@@ -4,8 +4,6 @@ A kind is a module `fuzz_<kind>`. One of files has `make(rng)`, which gives a `C
 reads it; one of calls has `judge(rng, folder)`. Both name the outcome, and whatever they raise is a violation.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import random
@@ -14,7 +12,6 @@ import signal
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -60,12 +57,7 @@ class Case:
     sealed: bool = False
 
 
-def make_case(
-    truths: Sequence[Any],
-    rng: random.Random,
-    sealed: Callable[[Any, random.Random], dict[str, Content]],
-    damages: Sequence[Sequence[str]],
-) -> Case:
+def make_case(truths, rng, sealed, damages):
     """One damaged set of files: most often in one file, sometimes in two, or with a file of another set.
 
     Args:
@@ -75,10 +67,10 @@ def make_case(
         damages: The names of the files to damage together; one entry is chosen.
     """
     truth, kind = rng.choice(truths), rng.random()
-    files: dict[str, Content] = dict(truth.files)
+    files = dict(truth.files)
     if kind < 0.04:
         name = rng.choice(sorted(files))
-        others: list[Content] = [other.files[name] for other in truths if other is not truth]
+        others = [other.files[name] for other in truths if other is not truth]
         files[name] = rng.choice([*Instead] if kind < 0.01 else others)
         return Case("another thing" if kind < 0.01 else "another set's", files, truth)
     if kind < 0.1:
@@ -93,7 +85,7 @@ class Hang(Exception):
     """A case took too long."""
 
 
-def run(kind: str, count: int, seed: int) -> Counter[str]:
+def run(kind, count, seed):
     """Make and judge cases, each of which depends on the seed and its number only.
 
     Args:
@@ -126,7 +118,7 @@ def run(kind: str, count: int, seed: int) -> Counter[str]:
     return outcomes
 
 
-def _judged(judge: Callable[[Path, Case], str], folder: Path, case: Case) -> str:
+def _judged(judge, folder, case):
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
         signal.setitimer(signal.ITIMER_PROF, HANG)
@@ -136,7 +128,7 @@ def _judged(judge: Callable[[Path, Case], str], folder: Path, case: Case) -> str
             signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def attempt(read: Callable[[], str | None]) -> str:
+def attempt(read):
     """The outcome of reading something: what it returns, or "refused" if it raises an `InputError`."""
     try:
         return read() or "unchanged"
@@ -145,7 +137,7 @@ def attempt(read: Callable[[], str | None]) -> str:
         return "refused"
 
 
-def check_message(message: object) -> None:
+def check_message(message):
     """A message must be one printable line that is not too long."""
     text = str(message)
     if len(text) > LONGEST or not text.isprintable():
@@ -153,8 +145,8 @@ def check_message(message: object) -> None:
 
 
 @contextmanager
-def _alarm() -> Iterator[None]:
-    def ring(*_: object) -> None:
+def _alarm():
+    def ring(*_):
         raise Hang(f"it took more than {HANG:g} seconds")
 
     before = signal.signal(signal.SIGPROF, ring)
@@ -164,7 +156,7 @@ def _alarm() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def write(folder: Path, files: dict[str, Content]) -> None:
+def write(folder, files):
     """Write the files of a case."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

@@ -1,22 +1,16 @@
 """Odd calls of every engine, as many as one likes. Each must end in a sound result or in an `InputError`."""
 
-from __future__ import annotations
-
-import random
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ridgeformer import InputError, engine
 from ridgeformer.engine import Choices, Evaluation, Key, Law, Layout
-from ridgeformer.engine.kernels import KERNELS, Kernel, Matrices, Mixings, Omegas
+from ridgeformer.engine.kernels import KERNELS, Matrices, Mixings, Omegas
 
 MESSAGE = re.compile(r".+; got .+\. .+\.", re.DOTALL)  # the rule, what was received, the remedy
 ENGINES = tuple(name for name in engine.available() if name != "jax")  # which would compile for every shape
@@ -26,10 +20,10 @@ NUMBERS = np.random.default_rng(0).standard_normal(4096)
 class Hostile:
     """Answers every question with an error."""
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name):
         raise RuntimeError(name)
 
-    def _raise(self, *_: object) -> Any:
+    def _raise(self, *_):
         raise RuntimeError("hostile")
 
     __array__ = __bool__ = __eq__ = __float__ = __hash__ = __index__ = __int__ = __iter__ = __len__ = __repr__ = _raise
@@ -39,7 +33,7 @@ class Subclass(np.ndarray):
     """An array of another type."""
 
 
-SCALARS: list[Any] = [
+SCALARS = [
     None, "ridge", "text", "", b"bytes", [], [1.0, 2.0], (), (1,), {}, set(), object(), 1j, True, False, np.True_, 0,
     -1, 1, 2, 1.5, 0.0, -0.5, np.nan, np.inf, -np.inf, 1e308, 5e-324, 10**400, -(10**400), 10**5000, 2**31, 2**32,
     2**53, 2**63, 2**64, np.int64(3), np.uint8(2), np.float32(2), np.array(3), np.array(2.5), Fraction(1, 3),
@@ -47,7 +41,7 @@ SCALARS: list[Any] = [
     Ellipsis, Key(), np.float32, int, Key(-1), Key(2**64), Key(0, 2**32), Key(0, 0, 2**64), Key("a"),
     Key(None, 1.5, []), Key(np.int64(3)), (0, 0, 0), Key(2**64 - 1, 2**32 - 1, 2**64 - 1), Key(10**5000), Key(True),
 ]  # fmt: skip
-BY_NAME: dict[str, list[Any]] = {
+BY_NAME = {
     "dim": [0, 4097, 5, -3, 2**62],
     "context": [0, 2**52, 2**52 + 1, -3],
     "shortest": [0, 1, 2, 2**52, -3],
@@ -78,7 +72,7 @@ BY_NAME: dict[str, list[Any]] = {
     ],
     "engine": ["numpy", "mmx", "NumPy", [], {}, np.zeros(3)],
 }
-TRICKS: list[Callable[[np.ndarray], Any]] = [
+TRICKS = [
     lambda a: a[::-1],
     lambda a: a.T,
     lambda a: np.broadcast_to(a[:1], a.shape),
@@ -104,7 +98,7 @@ TRICKS: list[Callable[[np.ndarray], Any]] = [
 ]  # fmt: skip
 
 
-def judge(rng: random.Random, folder: Path) -> str:
+def judge(rng, folder):
     """Make a call with sound arguments of which up to three are replaced; a NumPy warning is an error."""
     method = rng.choice(["uniforms", "sample", "evaluate", "evaluate", "step", "step", "resolve", "named"])
     arguments = _sound(method, rng)
@@ -124,7 +118,7 @@ def judge(rng: random.Random, folder: Path) -> str:
             raise AssertionError(f"{chosen}.{method}, odd: {changed}: {type(error).__name__}: {error}") from error
 
 
-def _call(chosen: str, method: str, arguments: dict[str, Any]) -> None:
+def _call(chosen, method, arguments):
     """Make a call, and check what it returns."""
     if method in ("resolve", "named"):
         getattr(engine, method)(arguments["engine"])
@@ -137,7 +131,7 @@ def _call(chosen: str, method: str, arguments: dict[str, Any]) -> None:
         assert ((result > 0) & (result < 1)).all(), result
 
 
-def _sound(method: str, rng: random.Random) -> dict[str, Any]:
+def _sound(method, rng):
     if method in ("resolve", "named"):
         return {"engine": rng.choice(ENGINES)}
     if method == "uniforms":
@@ -169,7 +163,7 @@ def _sound(method: str, rng: random.Random) -> dict[str, Any]:
     return model | limits | batch | options | {"weights": rng.random() < 0.5}
 
 
-def _assembled(arguments: dict[str, Any]) -> dict[str, Any]:
+def _assembled(arguments):
     """The arguments of `sample` and `step`: law, choices and layout from their parts, unless they are there already."""
     others = dict(arguments)
     for name, kind in (("law", Law), ("choices", Choices), ("layout", Layout)):
@@ -179,13 +173,13 @@ def _assembled(arguments: dict[str, Any]) -> dict[str, Any]:
     return others
 
 
-def _law(rng: random.Random, dim: int) -> dict[str, Any]:
+def _law(rng, dim):
     """The parts of a law: half the time that of the seed paper, or else with up to three further parts."""
-    law: dict[str, Any] = {"dim": dim, "context": rng.randint(2, 6)}
+    law = {"dim": dim, "context": rng.randint(2, 6)}
     if rng.random() < 0.5:
         return law
     square = np.linalg.qr(_numbers(rng, (dim, dim)))[0]
-    kinds: list[dict[str, Any]] = [
+    kinds = [
         {"shortest": rng.randint(2, law["context"])},
         {"factor": np.tril(square) + np.eye(dim)},
         {"covariance": "rotated", "factor": np.abs(_numbers(rng, (dim,)))},
@@ -208,14 +202,14 @@ def _law(rng: random.Random, dim: int) -> dict[str, Any]:
     return law
 
 
-def _layout(rng: random.Random) -> dict[str, Any]:
+def _layout(rng):
     if rng.random() < 0.6:
         return {}
     coordinate = rng.choice(["none", "constant", "length"])
     return {"attention": rng.choice(["sum", "mean"]), "coordinate": coordinate, "scratch": rng.choice([0, 0, 2])}
 
 
-def _kernel(rng: random.Random, dim: int, dtype: type, length: int, full: bool = False) -> Kernel:
+def _kernel(rng, dim, dtype, length, full=False):
     """Omegas, P and Q, or channels of one or more vectors of this length, for `dim` coordinates beside y."""
     layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
     kind = rng.choice(["full", "channels"] if full else ["diag", "full", "channels"])
@@ -228,17 +222,17 @@ def _kernel(rng: random.Random, dim: int, dtype: type, length: int, full: bool =
     return Matrices(*arrays) if kind == "full" else Mixings(*arrays)
 
 
-def _key(rng: random.Random) -> Key:
+def _key(rng):
     return Key(rng.getrandbits(64), rng.getrandbits(32), rng.getrandbits(64))
 
 
-def _numbers(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
+def _numbers(rng, shape):
     size = int(np.prod(shape))
     start = rng.randrange(len(NUMBERS) - size)
     return NUMBERS[start : start + size].reshape(shape)
 
 
-def _odd(name: str, sound: Any, rng: random.Random) -> Any:
+def _odd(name, sound, rng):
     if name == "kernel" and rng.random() < 0.7:
         values = list(sound)
         at = rng.randrange(len(values))
@@ -257,7 +251,7 @@ def _odd(name: str, sound: Any, rng: random.Random) -> Any:
     return chosen
 
 
-def _check(result: Evaluation) -> None:
+def _check(result):
     assert not np.isnan(result.losses).any(), "losses with NaN"
     assert 0 <= result.limited <= len(result.losses), f"{result.limited} limited"
     assert all(np.isfinite(piece).all() for piece in result.gradient or ()), "the gradient is not finite"

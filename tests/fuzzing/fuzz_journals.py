@@ -3,11 +3,8 @@
 What is lost is reported by a `DamagedRunWarning`, and the history ends where the recalled pieces end.
 """
 
-from __future__ import annotations
-
 import functools
 import json
-import random
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ from unittest.mock import patch
 import fuzz_cases
 import numpy as np
 from fuzz_cases import Case, Instead
-from fuzz_mutations import TENSORS, damaged, edit_json, nest_json, split
+from fuzz_mutations import BYTES, TENSORS, damaged, edit_json, nest_json, split
 
 from ridgeformer.files import pack
 from ridgeformer.training.store import DamagedRunWarning, Journal, _seal
@@ -38,7 +35,7 @@ class Truth:
 
 
 @functools.cache
-def sound() -> list[Truth]:
+def sound():
     """Journals as runs leave them: of BFGS, of SOAP, of the paper's protocol, of GD++, and of another writer."""
     rng = np.random.default_rng(0)
     descents = {
@@ -63,7 +60,7 @@ def sound() -> list[Truth]:
     ]
 
 
-def _written(pieces: dict[str, dict[str, Any]], forgotten: list[str], writer: dict[str, str]) -> Truth:
+def _written(pieces, forgotten, writer):
     marks = {}
     with tempfile.TemporaryDirectory() as folder, patch.object(Journal, "seconds", 2.5):
         journal = Journal(Path(folder, NAME), interval=float("inf"), writer=writer)
@@ -79,7 +76,7 @@ def _written(pieces: dict[str, dict[str, Any]], forgotten: list[str], writer: di
     return Truth(content, kept, journal.history, marks)
 
 
-def make(rng: random.Random) -> Case:
+def make(rng):
     """One damaged journal."""
     *mine, other = sound()
     truth, kind = rng.choice(mine), rng.random()
@@ -89,25 +86,23 @@ def make(rng: random.Random) -> Case:
         return Case("another run's", {NAME: other.content}, truth)
     if kind < 0.05:
         return Case("sealed", {NAME: sealed(truth, rng)}, truth, sealed=True)
-    what, changed = damaged(truth.content, rng, TENSORS if truth.pieces else TENSORS[:9])
+    what, changed = damaged(truth.content, rng, TENSORS if truth.pieces else BYTES)
     return Case(what, {NAME: changed}, truth)
 
 
-def sealed(truth: Truth, rng: random.Random) -> bytes:
+def sealed(truth, rng):
     """A journal with the right checksums and odd facts, as another program might write it."""
     header, _ = split(truth.content)
     metadata = header["__metadata__"]
     facts = rng.choice((edit_json, edit_json, nest_json))(metadata["facts"].encode(), rng).decode()
     metadata |= {"facts": facts, "facts checksum": _seal(facts)}
-    tensors = {
-        f"{number}/{key}": value for number, arrays in enumerate(truth.pieces.values()) for key, value in arrays.items()
-    }
+    tensors = {f"{n}/{key}": value for n, arrays in enumerate(truth.pieces.values()) for key, value in arrays.items()}
     return pack(tensors, metadata)
 
 
-def judge(folder: Path, case: Case) -> str:
+def judge(folder, case):
     """Open the journal and compare what it recalls."""
-    truth: Truth = case.truth
+    truth = case.truth
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         journal = Journal(folder / NAME, writer=WRITER)
@@ -133,5 +128,5 @@ def judge(folder: Path, case: Case) -> str:
     return "unchanged" if whole else "lost with a warning" if not names else "kept up to the damage"
 
 
-def _bits(arrays: Any) -> dict[str, Any]:
+def _bits(arrays):
     return {name: (value.dtype.str, value.shape, value.tobytes()) for name, value in arrays.items()}

@@ -4,11 +4,7 @@ The truth is the density of the labels of whole sequences, by eigenvalues of the
 draws are judged through tokens with the same Gram matrix, of which the oracle is the same.
 """
 
-from __future__ import annotations
-
-import random
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +19,7 @@ EXACT = ("pool", "mixture", "sparse", "some")  # of labels without noise that ar
 ENGINES = [name for name in engine.available() if name != "jax"]
 
 
-def prior(tasks: str, d: int) -> tuple[list[tuple[float, Array, Array]], str]:
+def prior(tasks, d):
     """A law of tasks as a mixture of Gaussians: shares, means and roots of covariances; and its text."""
     points = np.array([[1.0, *([0.5] * (d - 1))], [-1.0] * d])
     pool = "pool([" + ",".join(f"[{','.join(map(repr, map(float, row)))}]" for row in points) + "])"
@@ -45,7 +41,7 @@ def prior(tasks: str, d: int) -> tuple[list[tuple[float, Array, Array]], str]:
     return [(0.3, np.zeros(d), whole), *((0.35, row, nothing) for row in points)], f"mixture({pool},0.3)"
 
 
-def given(x: Array, y: Array, sigma: float, share: float, mean: Array, root: Array) -> tuple[int, float, Array]:
+def given(x, y, sigma, share, mean, root):
     """How singular the density of y is, its logarithm, and E[w | x, y], for w = mean + root g."""
     features, residual = x @ root, y - x @ mean
     values, basis = np.linalg.eigh(features @ features.T)
@@ -59,7 +55,7 @@ def given(x: Array, y: Array, sigma: float, share: float, mean: Array, root: Arr
     return int(flat.sum()), float(log), mean + root @ features.T @ basis @ (c / variances)
 
 
-def posterior(x: Array, y: Array, levels: list[tuple[float, float]], parts: list[tuple[float, Array, Array]]) -> Array:
+def posterior(x, y, levels, parts):
     """E[w | x, y], where sigma is one of some levels with probabilities."""
     every = [given(x, y, sigma, p * share, *law) for sigma, p in levels for share, *law in parts]
     most = max((flat for flat, log, _ in every if log > -np.inf), default=0)
@@ -68,19 +64,19 @@ def posterior(x: Array, y: Array, levels: list[tuple[float, float]], parts: list
     return np.average([w for *_, w in every], axis=0, weights=weights)
 
 
-def tokens_of(gram: Array, n: int) -> tuple[Array, Array]:
+def tokens_of(gram, n):
     """At most n tokens x and y with this Gram matrix."""
     values, basis = (part[..., -min(n, len(gram)) :] for part in np.linalg.eigh(gram))
     rows = np.sqrt(np.maximum(values, 0.0))[:, None] * basis.T
     return rows[:, :-1], rows[:, -1]
 
 
-def judge(rng: random.Random, folder: Path) -> str:
+def judge(rng, folder):
     """One law, of which a few sequences are judged."""
     return attempt(lambda: _judged(rng))
 
 
-def _judged(rng: random.Random) -> str:
+def _judged(rng):
     d, low = rng.randint(1, 4), rng.randint(1, 5)
     context = rng.choice((low, f"{low}..{low + rng.randint(1, 4)}"))
     levels = sorted({rng.choice((0.0, 0.3, 1.0, 2.5)) for _ in range(rng.randint(1, 3))})
@@ -107,6 +103,6 @@ def _judged(rng: random.Random) -> str:
     return f"{kind} {features.split('(')[0]}: right"
 
 
-def _agree(found: Array, truth: Array, what: str, within: float) -> None:
+def _agree(found, truth, what, within):
     if not np.allclose(found, truth, rtol=within, atol=within):
         raise AssertionError(f"{what} is {found}, not {truth}")

@@ -1,15 +1,11 @@
 """Damaged model files: each is refused with an `InputError`, or gives the very same model."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
 import math
-import random
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import fuzz_cases
 import numpy as np
@@ -24,7 +20,7 @@ NAME = "model.safetensors"
 
 
 @functools.cache
-def sound() -> list[tuple[bytes, str]]:
+def sound():
     """Models of every family and form, as files, with their fingerprints."""
     models = [
         LinearTransformer.random(family, dim=dim, layers=layers, heads=heads, seed=seed)
@@ -41,7 +37,7 @@ def sound() -> list[tuple[bytes, str]]:
         LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10),
         LinearTransformer(GDpp(omega=[[0.1, 0.2]]), 3),
     ]
-    records: list[dict[str, Any] | None] = [None, {"loss": 0.25, "spec": {"seed": 3}, "history": [["race", 1, 0.5]]}]
+    records = [None, {"loss": 0.25, "spec": {"seed": 3}, "history": [["race", 1, 0.5]]}]
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for number, model in enumerate(models):
@@ -51,7 +47,7 @@ def sound() -> list[tuple[bytes, str]]:
     return found
 
 
-def make(rng: random.Random) -> Case:
+def make(rng):
     """One damaged file."""
     content, mark = rng.choice(sound())
     kind = rng.random()
@@ -63,11 +59,11 @@ def make(rng: random.Random) -> Case:
     return Case(what, {NAME: changed}, mark)
 
 
-def sealed(rng: random.Random) -> bytes:
+def sealed(rng):
     """A file with the right checksum and an odd content, as another program might write it."""
     family = rng.choice(("full", "diag", "gdpp"))
     model = LinearTransformer.random(family, dim=2, layers=2, heads=1, seed=rng.randrange(9))
-    arrays: dict[str, Any] = {name: np.array(value, subok=False) for name, value in model.family.arrays.items()}
+    arrays = {name: np.array(value, subok=False) for name, value in model.family.arrays.items()}
     spec = {"family": family, "dim": 2, "layers": 2, "heads": 1}
     header = {"format": "ridgeformer-model", "version": "2", "spec": json.dumps(spec), "record": '{"loss": 0.5}'}
     for _ in range(rng.randint(1, 2)):
@@ -86,7 +82,7 @@ def sealed(rng: random.Random) -> bytes:
     return pack(arrays, header)
 
 
-def odd_array(array: Any, rng: random.Random) -> Any:
+def odd_array(array, rng):
     """An array of another dtype or shape, or with numbers that are not finite."""
     if array.size == 0 or array.ndim == 0 or array.dtype != np.float64:
         return array
@@ -101,10 +97,10 @@ def odd_array(array: Any, rng: random.Random) -> Any:
     return changed
 
 
-def judge(folder: Path, case: Case) -> str:
+def judge(folder, case):
     """Load the model."""
 
-    def read() -> str:
+    def read():
         model = load(folder / NAME)
         if not case.sealed and fingerprint(model) != case.truth:
             raise AssertionError(f"it silently gives another model, {model!r}")

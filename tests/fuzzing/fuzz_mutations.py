@@ -3,16 +3,9 @@
 Every function takes the sound content and a random generator and gives damaged content, which depends on nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import math
-import random
 import struct
-from collections.abc import Callable
-from typing import Any
-
-Mutation = Callable[[bytes, random.Random], bytes]
 
 ODD = (
     *("null", "true", "false", "0", "1", "-1", "2", "3", "0.1", "-0.0", "1e999", "-1e999", "NaN", "Infinity", "1e-320"),
@@ -28,48 +21,36 @@ NUMBERS = (0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 5e-324, 1e308, -1e-3)
 # ---- bytes --------------------------------------------------------------------------------------------------
 
 
-def flip_bits(content: bytes, rng: random.Random) -> bytes:
+def flip_bits(content, rng):
     changed = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 3, 8, 64))):
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
 
 
-def overwrite(content: bytes, rng: random.Random) -> bytes:
+def overwrite(content, rng):
     first, last = _range(content, rng)
     filling = rng.choice((b"\0", b"\xff", b" ", b"9", b'"', b"{", None))
     new = rng.randbytes(last - first) if filling is None else filling * (last - first)
     return content[:first] + new + content[last:]
 
 
-def truncate(content: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(content))
-    return rng.choice((content[:place], content[:place], content[place + 1 :], content[:-1], b""))
-
-
-def insert(content: bytes, rng: random.Random) -> bytes:
-    place = rng.choice((0, len(content), rng.randrange(len(content))))
-    new = rng.choice((rng.randbytes(rng.randint(1, 16)), b"\0" * rng.randint(1, 4096), b" " * rng.randint(1, 8)))
-    return content[:place] + new + content[place:]
-
-
-def remove(content: bytes, rng: random.Random) -> bytes:
-    first, last = _range(content, rng)
-    return content[:first] + content[last:]
-
-
-def repeat(content: bytes, rng: random.Random) -> bytes:
-    first, last = _range(content, rng)
-    return content[:last] + content[first:last] * rng.choice((1, 1, 2, 50)) + content[last:]
-
-
-def exchange(content: bytes, rng: random.Random) -> bytes:
-    """Two ranges change places."""
+def splice(content, rng):
+    """The rest is lost; or a range is lost, comes again and again, changes places or is something else."""
     a, b, c, d = sorted(rng.choices(range(len(content) + 1), k=4))
-    return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
+    last = rng.choice((a, min(a + 1, len(content)), b))
+    others = (
+        b"",
+        b"",
+        content[a:last] * rng.choice((2, 50)),
+        rng.randbytes(rng.randint(1, 16)),
+        b"\0" * rng.randint(1, 4096),
+    )
+    moved = content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
+    return rng.choice((content[:a], content[:-1], b"", moved, *(content[:a] + new + content[last:] for new in others)))
 
 
-def zero_blocks(content: bytes, rng: random.Random) -> bytes:
+def zero_blocks(content, rng):
     """Whole blocks are lost, as after a power cut."""
     size = rng.choice((16, 64, 512))
     first = rng.randrange(len(content)) // size * size
@@ -77,12 +58,12 @@ def zero_blocks(content: bytes, rng: random.Random) -> bytes:
     return content[:first] + b"\0" * (last - first) + content[last:]
 
 
-def _range(content: bytes, rng: random.Random) -> tuple[int, int]:
+def _range(content, rng):
     first = rng.randrange(len(content))
     return first, min(len(content), first + rng.choice((1, 1, 2, 4, 8, rng.randint(1, 256))))
 
 
-BYTES: tuple[Mutation, ...] = (flip_bits, flip_bits, overwrite, truncate, insert, remove, repeat, exchange, zero_blocks)
+BYTES = (flip_bits, flip_bits, overwrite, splice, splice, splice, zero_blocks)
 
 
 # ---- JSON ---------------------------------------------------------------------------------------------------
@@ -91,22 +72,22 @@ BYTES: tuple[Mutation, ...] = (flip_bits, flip_bits, overwrite, truncate, insert
 class _Texts:
     """Pieces of text that no JSON encoder would write, under names that are replaced once the rest is encoded."""
 
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
+    def __init__(self):
+        self.known = {}
 
-    def name(self, text: str) -> str:
+    def name(self, text):
         name = f"@{len(self.known)}@"
         self.known[name] = text
         return name
 
-    def encode(self, document: Any, indent: int | None = None) -> bytes:
+    def encode(self, document, indent=None):
         text = json.dumps(document, indent=indent)
         for name, piece in self.known.items():
             text = text.replace(f'"{name}"', piece)
         return text.encode()
 
 
-def edit_json(content: bytes, rng: random.Random) -> bytes:
+def edit_json(content, rng):
     """Values and keys become others; keys appear twice, vanish, or change places."""
     document, texts = json.loads(content), _Texts()
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -114,7 +95,7 @@ def edit_json(content: bytes, rng: random.Random) -> bytes:
     return texts.encode(document, 2 if b"\n" in content else None)
 
 
-def reformat_json(content: bytes, rng: random.Random) -> bytes:
+def reformat_json(content, rng):
     """The same document in another form."""
     document = json.loads(content)
     return rng.choice(
@@ -128,7 +109,7 @@ def reformat_json(content: bytes, rng: random.Random) -> bytes:
     ).encode()
 
 
-def nest_json(content: bytes, rng: random.Random) -> bytes:
+def nest_json(content, rng):
     """A value becomes a deep one: some are just below what Python can read, some far above."""
     document, texts = json.loads(content), _Texts()
     depth = rng.choice((2, 50, 300, rng.randint(880, 1000), rng.randint(940, 1000), 1500, 100_000))
@@ -138,7 +119,7 @@ def nest_json(content: bytes, rng: random.Random) -> bytes:
     return texts.encode(document)
 
 
-def _edit(document: Any, rng: random.Random, texts: _Texts) -> None:
+def _edit(document, rng, texts):
     places = _places(document)
     if not places:
         return
@@ -162,7 +143,7 @@ def _edit(document: Any, rng: random.Random, texts: _Texts) -> None:
         box.append(box[key])
 
 
-def _nudged(value: Any, rng: random.Random) -> Any:
+def _nudged(value, rng):
     """Nearly the same value."""
     if isinstance(value, bool):
         return not value
@@ -176,9 +157,9 @@ def _nudged(value: Any, rng: random.Random) -> Any:
     return rng.choice(([value], {"x": value}, str(value), None))
 
 
-def _places(document: Any) -> list[tuple[Any, Any]]:
+def _places(document):
     """Everything in a document, as what holds it and where."""
-    found: list[tuple[Any, Any]] = []
+    found = []
     waiting = [document]
     while waiting:
         box = waiting.pop()
@@ -188,34 +169,34 @@ def _places(document: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _inside(outer: Any, box: Any) -> bool:
+def _inside(outer, box):
     return outer is box or any(outer_box[key] is box for outer_box, key in _places(outer))
 
 
-JSON: tuple[Mutation, ...] = (*BYTES, *[edit_json] * 6, nest_json, reformat_json)
+JSON = (*BYTES, *[edit_json] * 6, nest_json, reformat_json)
 
 
 # ---- safetensors --------------------------------------------------------------------------------------------
 
 
-def split(content: bytes) -> tuple[dict[str, Any], bytes]:
+def split(content):
     """The header and the data of a safetensors file."""
     size = int.from_bytes(content[:8], "little")
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
-def _joined(header: bytes, data: bytes) -> bytes:
+def _joined(header, data):
     return len(header).to_bytes(8, "little") + header + data
 
 
-def change_length(content: bytes, rng: random.Random) -> bytes:
+def change_length(content, rng):
     """The header is said to be of another length."""
     size = int.from_bytes(content[:8], "little")
     other = rng.choice((0, 1, 2, size - 1, size + 1, size + 8, len(content), 2**24, 2**31, 2**62, 2**63, 2**64 - 1))
     return other.to_bytes(8, "little") + content[8:]
 
 
-def change_tensors(content: bytes, rng: random.Random) -> bytes:
+def change_tensors(content, rng):
     """What the header says about one tensor becomes something else."""
     header, data = split(content)
     texts = _Texts()
@@ -245,14 +226,14 @@ def change_tensors(content: bytes, rng: random.Random) -> bytes:
     return _joined(texts.encode(header), data)
 
 
-def _other_shape(shape: list[int], rng: random.Random) -> list[Any]:
+def _other_shape(shape, rng):
     size = math.prod(shape)
     same = (shape[::-1], [size], [1, *shape], [*shape, 1], [size // 2, 2], [1] * 40 + shape, [1] * 5000 + [size])
     other = ([*shape, 0], [0], [], [-1, size], [2**63, 2], [2**32, 2**32], [float(size)], shape[:-1], [str(size)])
     return rng.choice(rng.choice((same, other)))
 
 
-def change_metadata(content: bytes, rng: random.Random) -> bytes:
+def change_metadata(content, rng):
     """A text of the metadata is damaged; where it holds JSON, as JSON too."""
     header, data = split(content)
     metadata = header["__metadata__"]
@@ -275,13 +256,13 @@ def change_metadata(content: bytes, rng: random.Random) -> bytes:
     return _joined(json.dumps(header).encode(), data)
 
 
-def change_header(content: bytes, rng: random.Random) -> bytes:
+def change_header(content, rng):
     """The header is damaged as any JSON, and its length corrected."""
     size = int.from_bytes(content[:8], "little")
     return _joined(rng.choice(JSON)(content[8 : 8 + size], rng), content[8 + size :])
 
 
-def change_numbers(content: bytes, rng: random.Random) -> bytes:
+def change_numbers(content, rng):
     """One number of the data becomes another, by much or by its last bit."""
     header, data = split(content)
     numbers = bytearray(data)
@@ -293,13 +274,13 @@ def change_numbers(content: bytes, rng: random.Random) -> bytes:
     return _joined(json.dumps(header).encode(), bytes(numbers))
 
 
-TENSORS: tuple[Mutation, ...] = (
+TENSORS = (
     *BYTES,
     *(change_length, change_tensors, change_tensors, change_metadata, change_metadata, change_header, change_numbers),
 )
 
 
-def damaged(content: bytes, rng: random.Random, mutations: tuple[Mutation, ...]) -> tuple[str, bytes]:
+def damaged(content, rng, mutations):
     """The name of the damage and the damaged content. One case in five has damage to its bytes on top of it."""
     mutate = rng.choice(mutations)
     found = mutate(content, rng)

@@ -3,19 +3,14 @@
 Where a run is looked for in order to be reused, a damaged one is set aside with a `DamagedRunWarning`, and not found.
 """
 
-from __future__ import annotations
-
 import functools
 import json
-import random
 import tempfile
 import warnings
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import fuzz_cases
-from fuzz_cases import Case, Content
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
@@ -33,6 +28,8 @@ from ridgeformer.training.store.files import checksum, read_run
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together
 
+PROBLEM = Problem(2, 5, "uniform(0,3)")
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -45,20 +42,18 @@ class Truth:
 
 
 @functools.cache
-def sound() -> list[Truth]:
+def sound():
     """Runs of several families and depths; some differ in their seed only, so that their files could be mixed up."""
     kinds = [("gdpp", 1, 0), ("diag", 2, 0), ("diag", 2, 1), ("full", 1, 0), ("full", 2, 0)]
     with tempfile.TemporaryDirectory() as folder:
         return [_stored(Folder(folder), *kind) for kind in kinds]
 
 
-def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
+def _stored(runs, family, layers, seed):
     protocol = Paper(steps=100, batch=8) if family == "full" else Search(effort=0.2)
-    spec = make_spec(
-        Problem(2, 5, "uniform(0,3)"), family, layers=layers, heads=1, seed=seed, protocol=protocol, sequences=1000
-    )
+    spec = make_spec(PROBLEM, family, layers=layers, heads=1, seed=seed, protocol=protocol, sequences=1000)
     model = LinearTransformer.random(family, dim=2, layers=layers, seed=seed)
-    numbers: dict[str, Any] = {"str": "exact", "int": 7, "float": 0.1 + seed / 3, "bool": True}
+    numbers = {"str": "exact", "int": 7, "float": 0.1 + seed / 3, "bool": True}
     numbers |= {"float | None": 0.01 if seed else None}  # asked for, or not
     training = Training(
         model=model,
@@ -78,12 +73,12 @@ def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
     return Truth(files, spec.as_dict(), json.dumps(training.record(), sort_keys=True), fingerprint(model))
 
 
-def make(rng: random.Random) -> Case:
+def make(rng):
     """One damaged run; see `fuzz_cases.make_case`."""
     return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
 
 
-def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
+def sealed(truth, rng):
     """A record and a model with the right checksums and an odd content, as another program might write them."""
     changed = rng.choice((edit_json, edit_json, nest_json))(truth.files[RECORD], rng)
     try:
@@ -98,9 +93,9 @@ def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
     return {RECORD: changed, MODEL: model}
 
 
-def judge(folder: Path, case: Case) -> str:
+def judge(folder, case):
     """Read the run in the three ways that there are."""
-    truth: Truth = case.truth
+    truth = case.truth
     if case.sealed:
         warnings.simplefilter("ignore", BelowFloorWarning)  # its loss and its floor may be any numbers
     outcomes = {_read(folder, case), _load(folder, case)}
@@ -110,8 +105,8 @@ def judge(folder: Path, case: Case) -> str:
     return "refused" if "refused" in outcomes else "loaded" if case.sealed else "unchanged"
 
 
-def _read(folder: Path, case: Case) -> str:
-    def read() -> None:
+def _read(folder, case):
+    def read():
         model, record = read_run(folder)
         if not case.sealed:
             _compare(case.truth, model, {name: record[name] for name in json.loads(case.truth.record)})
@@ -119,8 +114,8 @@ def _read(folder: Path, case: Case) -> str:
     return fuzz_cases.attempt(read)
 
 
-def _load(folder: Path, case: Case) -> str:
-    def load() -> None:
+def _load(folder, case):
+    def load():
         training = load_run(folder)
         if not case.sealed:
             _compare(case.truth, training.model, training.record())
@@ -128,18 +123,18 @@ def _load(folder: Path, case: Case) -> str:
     return fuzz_cases.attempt(load)
 
 
-def _compare(truth: Truth, model: LinearTransformer, record: dict[str, Any]) -> None:
+def _compare(truth, model, record):
     if fingerprint(model) != truth.model:
         raise AssertionError(f"it silently gives another model, {model!r}")
     if json.dumps(record, sort_keys=True) != truth.record:
         raise AssertionError(f"it silently gives another record, {json.dumps(record)[:2000]}")
 
 
-def _found(folder: Path, truth: Truth) -> str:
+def _found(folder, truth):
     """Look for the run as training does: it is the same, or it is not found, with a warning, and nothing is lost."""
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
-    def find() -> None:
+    def find():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             kept = Folder(folder.parent).find(folder.name, truth.spec)

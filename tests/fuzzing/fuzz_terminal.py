@@ -5,15 +5,10 @@ direction of writing; model files of some kilobytes stand for matrices of any si
 its own, whose output is a terminal. Its text must be printable, line by line, and its memory may grow by 200 MB.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty
-import random
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from fuzz_cases import write
@@ -26,31 +21,19 @@ from ridgeformer.training.store.files import checksum
 
 MOST = 200e6  # bytes
 PIECES = (
-    "\x1b[2J",
-    "\x1b]0;t\x07",
-    "\x9b31m",
-    "\r",
-    "\n",
-    "\t",
-    "\x00",
-    "\x7f",
-    "\u202e",
-    "\u2028",
-    "FAKE",
-    "a",
-    "é",
-    "%s",
+    *("\x1b[2J", "\x1b]0;t\x07", "\x9b31m", "\r", "\n", "\t", "\x00", "\x7f", "\u202e", "\u2028"),
+    *("FAKE", "a", "é", "%s"),
 )
 TEXTS = ("status", "message", "made_with", "actual", "history", "spec")
 PRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursors of the progress line, which are our own
 
 
-def hostile(rng: random.Random) -> str:
+def hostile(rng):
     """A text with some of the pieces."""
     return "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 6)))
 
 
-def spoiled(record: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+def spoiled(record, rng):
     """A record with hostile texts and a fitting checksum."""
     for name in rng.sample(TEXTS, rng.randint(1, 3)):
         if name == "made_with":
@@ -66,11 +49,11 @@ def spoiled(record: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     return {**record, "checksum": checksum(record)}
 
 
-def huge(rng: random.Random) -> bytes:
+def huge(rng):
     """A small model file that stands for large matrices."""
     layers, heads, dim = rng.choice((1, 6, 500)), rng.choice((1, 2, 64)), rng.choice((2, 512, 4096, 10**6, 10**12))
     name = rng.choice(("diag", "gdpp", "full", "looped(diag,4000)", "channels(1,3)"))
-    kinds: dict[str, Any] = {"gdpp": lambda: GDpp(np.zeros((layers, heads, 2)), np.zeros((layers, heads)))}
+    kinds = {"gdpp": lambda: GDpp(np.zeros((layers, heads, 2)), np.zeros((layers, heads)))}
     kinds["full"] = lambda: Full(*np.zeros((2, 1, 1, 3, 3)))
     family = kinds.get(name, lambda: Diag(*np.zeros((2, layers, heads, 2))))()
     spec = {"family": name, "dim": dim, "layers": rng.choice((layers, 10**9)), "heads": heads}
@@ -78,7 +61,7 @@ def huge(rng: random.Random) -> bytes:
     return pack(family.arrays, {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)})
 
 
-def on_terminal(arguments: list[str]) -> tuple[str, int, float]:
+def on_terminal(arguments):
     """The text that a command prints to a terminal, its exit code, and how much memory it took in bytes."""
     reader, writer = os.pipe()
     child, terminal = pty.fork()
@@ -107,15 +90,15 @@ def on_terminal(arguments: list[str]) -> tuple[str, int, float]:
     return b"".join(pieces).decode(errors="replace"), os.waitstatus_to_exitcode(status), float(grown or "inf")
 
 
-def _memory(name: str) -> int:
+def _memory(name):
     with open("/proc/self/status") as status:
         return 1024 * int(next(line for line in status if line.startswith(name)).split()[1])
 
 
-def judge(rng: random.Random, scratch: Path) -> str:
+def judge(rng, scratch):
     """One command on hostile files."""
     truth, folder = rng.choice(sound()), scratch / rng.choice(("run", "a\x1b[2J\nFAKE"))
-    files: dict[str, Any] = dict(truth.files)
+    files = dict(truth.files)
     what = rng.choice(("texts", "sizes"))
     if what == "texts":
         files[RECORD] = json.dumps(spoiled(json.loads(files[RECORD]), rng)).encode()

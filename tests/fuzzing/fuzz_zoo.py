@@ -1,18 +1,13 @@
 """Damaged zoos: each is refused with an `InputError`, or gives the very same records and models."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
-import random
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import fuzz_cases
-from fuzz_cases import Case, Content
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
@@ -34,19 +29,19 @@ class Truth:
 
 
 @functools.cache
-def sound() -> list[Truth]:
+def sound():
     """Three zoos: two of the same models with other weights, as after training again, and one of a single model."""
     cells = [("gdpp", 1), ("diag", 2), ("full", 1)]
     return [_written(cells, 0), _written(cells, 10), _written(cells[:1], 0)]
 
 
-def _written(cells: list[tuple[str, int]], start: int) -> Truth:
+def _written(cells, start):
     made, models = {}, {}
     for family, layers in cells:
         cell = (family, layers, "uniform(0,3)")
         for seed in (0, 1):
             spec = {"dim": 2, "context": 5, "noise": cell[2], "family": family, "layers": layers, "heads": 1}
-            facts: dict[str, Any] = {"loss": 0.5 + seed, "error": 0.01, "floor": 0.25, "largest": 9.5, "exploded": 0}
+            facts = {"loss": 0.5 + seed, "error": 0.01, "floor": 0.25, "largest": 9.5, "exploded": 0}
             how = {"status": "converged", "message": "2 starts", "seconds": 0.5, "made_with": {"engine": "numpy"}}
             made.setdefault(cell, {})[seed] = Made(spec=spec | {"seed": seed}, sequences=100, **facts, **how)
             model = LinearTransformer.random(family, dim=2, layers=layers, seed=start + seed)
@@ -58,7 +53,7 @@ def _written(cells: list[tuple[str, int]], start: int) -> Truth:
         return Truth(files, content(zoo.read(folder)))
 
 
-def content(found: Zoo) -> str:
+def content(found):
     """All that a zoo says, through its own methods."""
     said = [
         [
@@ -72,12 +67,12 @@ def content(found: Zoo) -> str:
     return json.dumps(said, sort_keys=True)
 
 
-def make(rng: random.Random) -> Case:
+def make(rng):
     """One damaged zoo; see `fuzz_cases.make_case`."""
     return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
 
 
-def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
+def sealed(truth, rng):
     """A zoo with the right checksums and an odd content, as another program might write it."""
     metadata = split(truth.files[MODELS])[0]["__metadata__"]
     del metadata["checksum"]
@@ -93,10 +88,10 @@ def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
     return {RECORDS: changed, MODELS: pack(tensors, metadata)}
 
 
-def judge(folder: Path, case: Case) -> str:
+def judge(folder, case):
     """Read the zoo."""
 
-    def read() -> str:
+    def read():
         found = zoo.read(folder)
         if not case.sealed and content(found) != case.truth.content:
             raise AssertionError("it silently gives another zoo")

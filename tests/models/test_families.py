@@ -9,7 +9,8 @@ from ridgeformer import Diag, Full, LinearTransformer, engine, load, save
 from ridgeformer.engine import Layout
 from ridgeformer.models import FAMILIES, Channels, Looped, Preconditioned, family_named
 from ridgeformer.moments import Moments
-from support import refused
+from support import refusals
+from token_form import predictions
 
 SHIPPED = ("full", "diag", "gdpp", "preconditioned")
 SIZED = ("channels(1,1)", "channels(1,3)", "channels(2,2)", "lowrank(1)", "lowrank(3)", "registers(0)", "registers(2)")
@@ -30,30 +31,12 @@ def tokens(seed=0, queries=4):
     return x, y, rng.standard_normal((BATCH, queries, DIM))
 
 
-def plain_predictions(P, Q, x, y, queries):
-    """Attention by mean, sequence by sequence and token by token, with a zero for every coordinate beside x and y."""
-    D = P.shape[-1]
-    found = np.empty(queries.shape[:2])
-    for b in range(len(x)):
-        room = np.zeros(D - 1 - x.shape[2])
-        context = [np.concatenate([row, room, [label]]) for row, label in zip(x[b], y[b], strict=True)]
-        asked = [np.concatenate([row, room, [0.0]]) for row in queries[b]]
-        for p, q in zip(P, Q, strict=True):
-
-            def moved(e, context=context, p=p, q=q):
-                return e + sum(p[h] @ t * (t @ q[h] @ e) for h in range(len(p)) for t in context) / len(context)
-
-            context, asked = [moved(e) for e in context], [moved(e) for e in asked]
-        found[b] = [-e[-1] for e in asked]
-    return found
-
-
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("name", EVERY)
 def test_token_form_is_moment_form_is_every_engine(name, heads):
     model = model_of(name, heads=heads)
     x, y, queries = tokens()
-    truth = plain_predictions(model.P, model.Q, x, y, queries)
+    truth = np.array([predictions(model, *one) for one in zip(x, y, queries, strict=True)])
     assert np.abs(truth).max() > 1e-3
     moments = Moments.from_tokens(x, y)
     np.testing.assert_allclose(model.predict(x, y, queries), truth, atol=1e-10)
@@ -184,22 +167,17 @@ def test_names_lead_to_one_class():
     assert all(family_named(name) is family for name, family in own.items())
 
 
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (lambda: Channels(0, 3), "vectors must be at least 1; got 0"),
-        (lambda: Looped(Looped("diag", 2), 2), "must not be looped itself; got looped(diag,2)"),
-        (lambda: model_of("lowrank(5)"), "keys and queries must be at most 4, the coordinates of a token; got 5"),
-        (lambda: model_of("registers(4)"), "registers are coordinates of x, of which there are 3; got 4 registers"),
-        (lambda: family_named("channels(1,2,3)"), "channels must be given as in channels(1,3)"),
-        (lambda: family_named("mlp"), "the family must be one of"),
-        (lambda: family_named("channels"), "channels needs its sizes; got 'channels'. Write channels(1,3)"),
-        (lambda: family_named(Channels), "channels needs its sizes; got Channels. Write Channels(1,3)"),
-        (lambda: model_of("diag", layout=Layout(scratch=2)), "the family diag has room for no further coordinates"),
-        (lambda: Channels(1, 2)(*np.zeros((4, 1, 1, 1, 1))), "P_s must have shape (1, 1, 2, 2)"),
-        (lambda: LinearTransformer(model_of("channels(1,2)").family), "fit any dimension, so dim must be given"),
-        (lambda: Channels(1, 2).embed(model_of("full").family, 3, 1), "channels contain Diag models"),
-    ],
+test_bad_input = refusals(
+    (lambda: Channels(0, 3), "vectors must be at least 1; got 0"),
+    (lambda: Looped(Looped("diag", 2), 2), "must not be looped itself; got looped(diag,2)"),
+    (lambda: model_of("lowrank(5)"), "keys and queries must be at most 4, the coordinates of a token; got 5"),
+    (lambda: model_of("registers(4)"), "registers are coordinates of x, of which there are 3; got 4 registers"),
+    (lambda: family_named("channels(1,2,3)"), "channels must be given as in channels(1,3)"),
+    (lambda: family_named("mlp"), "the family must be one of"),
+    (lambda: family_named("channels"), "channels needs its sizes; got 'channels'. Write channels(1,3)"),
+    (lambda: family_named(Channels), "channels needs its sizes; got Channels. Write Channels(1,3)"),
+    (lambda: model_of("diag", layout=Layout(scratch=2)), "the family diag has room for no further coordinates"),
+    (lambda: Channels(1, 2)(*np.zeros((4, 1, 1, 1, 1))), "P_s must have shape (1, 1, 2, 2)"),
+    (lambda: LinearTransformer(model_of("channels(1,2)").family), "fit any dimension, so dim must be given"),
+    (lambda: Channels(1, 2).embed(model_of("full").family, 3, 1), "channels contain Diag models"),
 )  # fmt: skip
-def test_bad_input(bad, words):
-    refused(bad, words)

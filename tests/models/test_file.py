@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
 from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.loading import load_with_record
-from support import draw, refused, tame_model
+from support import draw, each, refused, tame_model
 
 
 @pytest.fixture
@@ -61,42 +61,36 @@ SPEC = {"family": "diag", "dim": 4, "layers": 1, "heads": 2}
 GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
 
 
-@pytest.mark.parametrize(
-    ("metadata", "arrays", "words"),
-    [
-        (GOOD | {"version": "3"}, {}, "has format version 3; this ridgeformer reads up to 2. Upgrade it"),
-        (GOOD | {"version": "2"}, {}, "it has no checksum"),
-        (GOOD | {"version": "2", "checksum": "0" * 64}, {}, "its checksum is not that of its content"),
-        (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
-        (GOOD | {"spec": json.dumps(SPEC | {"heads": 99})}, {}, "its spec says 1 and 99"),
-        (GOOD | {"format": "other"}, {}, "of some other program"),
-        (None, {}, "of some other program"),
-        (GOOD | {"spec": "{"}, {}, "header is damaged"),
-        (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "got 'mlp'. Name one of these. A family of your"),
-        (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
-        (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
-        (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and ?[2J??"),
-        (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
-        (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
-    ],
+@each(
+    (GOOD | {"version": "3"}, {}, "has format version 3; this ridgeformer reads up to 2. Upgrade it"),
+    (GOOD | {"version": "2"}, {}, "it has no checksum"),
+    (GOOD | {"version": "2", "checksum": "0" * 64}, {}, "its checksum is not that of its content"),
+    (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
+    (GOOD | {"spec": json.dumps(SPEC | {"heads": 99})}, {}, "its spec says 1 and 99"),
+    (GOOD | {"format": "other"}, {}, "of some other program"),
+    (None, {}, "of some other program"),
+    (GOOD | {"spec": "{"}, {}, "header is damaged"),
+    (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "got 'mlp'. Name one of these. A family of your"),
+    (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
+    (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
+    (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and ?[2J??"),
+    (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
+    (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
 )
-def test_files_that_are_not_ours_or_newer_are_refused_in_words(path, metadata, arrays, words):
+def test_files_that_are_not_ours_or_newer_are_refused_in_words(metadata, arrays, words, path):
     write(path, metadata, **arrays)
     refused(lambda: load(path), words)
 
 
 def test_a_pickle_is_not_run(path):
     path.write_bytes(b"cposix\nsystem\n(S'touch pwned'\ntR.")
-    with pytest.raises(InputError, match="truncated, corrupt or of another kind"):
-        load(path)
+    refused(lambda: load(path), "truncated, corrupt or of another kind")
     assert not os.path.exists("pwned")
 
 
 def test_missing_files_and_folders_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"there is no file '.*nothing'"):
-        load(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"a model is a file or the folder of a run; .* is another folder"):
-        load(tmp_path)
+    refused(lambda: load(tmp_path / "nothing"), "there is no file ' ... nothing'")
+    refused(lambda: load(tmp_path), "a model is a file or the folder of a run; ... is another folder")
 
 
 def test_metadata_are_checked_before_any_array_is_read(path, monkeypatch):
@@ -111,20 +105,16 @@ def test_metadata_are_checked_before_any_array_is_read(path, monkeypatch):
 def test_a_header_that_claims_to_be_huge_is_not_read(path):
     """Its length is a number of eight bytes, which a damaged file may set to anything."""
     path.write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
-    with pytest.raises(InputError, match="no safetensors header"):
-        load(path)
+    refused(lambda: load(path), "no safetensors header")
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda path: save("x", path), "save needs a LinearTransformer itself; got a str"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), None), "needs the name of a file; got None"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record={"a": np.ones(2)}), "that JSON can hold"),
-        (lambda path: load(3), "needs the name of a file; got 3"),
-    ],
+@each(
+    (lambda path: save("x", path), "save needs a LinearTransformer itself; got a str"),
+    (lambda path: save(tame_model("diag", 2, 1, 1, 5), None), "needs the name of a file; got None"),
+    (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record={"a": np.ones(2)}), "that JSON can hold"),
+    (lambda path: load(3), "needs the name of a file; got 3"),
 )
-def test_bad_calls_are_refused_in_words(path, make, words):
+def test_bad_calls_are_refused_in_words(make, words, path):
     with pytest.raises(RidgeformerError) as caught:
         make(path)
     assert words in str(caught.value)
@@ -140,8 +130,6 @@ def test_a_failure_of_the_system_is_not_called_wrong_input(tmp_path, monkeypatch
         return opened
 
     monkeypatch.setattr(Path, "open", fail(errno.EIO))
-    with pytest.raises(StorageError, match=r"cannot \(Input/output error\)\. Check the disk or the network"):
-        load(tmp_path / "model.safetensors")
+    refused(lambda: load(tmp_path / "model.safetensors"), "cannot (Input/output error). Check the disk", StorageError)
     monkeypatch.setattr(Path, "open", fail(errno.EACCES))
-    with pytest.raises(InputError, match=r"must be a file that you may read; .* Change its permissions\."):
-        load(tmp_path / "model.safetensors")
+    refused(lambda: load(tmp_path / "model.safetensors"), "must be a file that you may read; ... Change its")

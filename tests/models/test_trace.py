@@ -10,7 +10,7 @@ from ridgeformer import Diag, InputError, Layout, LinearTransformer, Moments, Pr
 from ridgeformer.models.family import FAMILIES, family_named, known_families
 from ridgeformer.models.trace import KEPT, PATCHES
 from ridgeformer.problems import Sequences
-from support import draw, refused, tame_model
+from support import draw, refusals, tame_model
 
 LAYOUTS = [
     Layout(),
@@ -249,30 +249,23 @@ def test_patches_come_from_any_model_with_the_same_tokens():
     close(patched.w[-1], expected.stack(full.model.without(0).without(0)).trace(moments).w[-1])
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda here: here.patched(4, here), "layer must be at most 3; got 4"),
-        (lambda here: here.patched(1, here.G), "a patch comes from another Trace; got an ndarray"),
-        (lambda here: here.patched(1, two_contexts(here.model, 4)[0]), "coordinate=none; got 4 contexts, tokens of 4"),
-        (
-            lambda here: here.patched(1, tame_model("diag", 5, 4, 1, 7).trace(draw(5, 7, 6))),
-            "tokens of 6 coordinates, d",
-        ),
-        (lambda here: here.patched(1, model_of("diag", Layout("mean")).trace(here.draw)), "d = 3, attention=mean"),
-        (lambda here: here.patched(3, here.model.truncate(2).trace(here.draw)), "a patch of layer 3 must come from a"),
-        (lambda here: here.patched(1, here, "z"), "must be among gram, S, b, q, further, query, or the number of a"),
-        (lambda here: here.patched(1, here, ["S", None]), "coordinate; got None. Choose some of these."),
-        (lambda here: here.patched(1, here, 4), "a coordinate of tokens must be at most 3; got 4"),
-        (lambda here: here.patched(1, here, "further"), "further coordinates need a layout that has some"),
-        (lambda here: here.patched(1, here, []), "a patch must name what is patched; got nothing"),
-        (lambda here: here.compute("G", "x"), "the parts of a trace are G, T, C, M, u, a, w; got 'x'"),
-        (lambda here: here.model.trace(here.draw.moments).losses, "Trace a draw: model.trace(problem.moments(1000))."),
-        (lambda here: here.readout(np.zeros((6, 2, 4))), "queries must have shape (6, m, 3)"),
-        (lambda here: here.model.trace(draw(4, 7)), "dimension 3 takes moments of dimension 3; got dimension 4"),
-        (lambda here: here.model.trace(np.zeros((5, 7, 3))), "features x with labels y; got an ndarray without"),
-        (lambda here: model_of("full", Layout("sum", "constant")).trace(draw(3, 7)), "need the sums of the tokens"),
-    ],
+test_bad_traces_and_patches_are_refused_in_words = refusals(
+    (lambda here: here.patched(4, here), "layer must be at most 3; got 4"),
+    (lambda here: here.patched(1, here.G), "a patch comes from another Trace; got an ndarray"),
+    (lambda here: here.patched(1, two_contexts(here.model, 4)[0]), "coordinate=none; got 4 contexts, tokens of 4"),
+    (lambda here: here.patched(1, tame_model("diag", 5, 4, 1, 7).trace(draw(5, 7, 6))), "tokens of 6 coordinates,"),
+    (lambda here: here.patched(1, model_of("diag", Layout("mean")).trace(here.draw)), "d = 3, attention=mean"),
+    (lambda here: here.patched(3, here.model.truncate(2).trace(here.draw)), "a patch of layer 3 must come from a"),
+    (lambda here: here.patched(1, here, "z"), "must be among gram, S, b, q, further, query, or the number of a"),
+    (lambda here: here.patched(1, here, ["S", None]), "coordinate; got None. Choose some of these."),
+    (lambda here: here.patched(1, here, 4), "a coordinate of tokens must be at most 3; got 4"),
+    (lambda here: here.patched(1, here, "further"), "further coordinates need a layout that has some"),
+    (lambda here: here.patched(1, here, []), "a patch must name what is patched; got nothing"),
+    (lambda here: here.compute("G", "x"), "the parts of a trace are G, T, C, M, u, a, w; got 'x'"),
+    (lambda here: here.model.trace(here.draw.moments).losses, "Trace a draw: model.trace(problem.moments(1000))."),
+    (lambda here: here.readout(np.zeros((6, 2, 4))), "queries must have shape (6, m, 3)"),
+    (lambda here: here.model.trace(draw(4, 7)), "dimension 3 takes moments of dimension 3; got dimension 4"),
+    (lambda here: here.model.trace(np.zeros((5, 7, 3))), "features x with labels y; got an ndarray without"),
+    (lambda here: model_of("full", Layout("sum", "constant")).trace(draw(3, 7)), "need the sums of the tokens"),
+    by=lambda make: make(two_contexts(model_of("diag"))[0]),
 )
-def test_bad_traces_and_patches_are_refused_in_words(make, words):
-    refused(lambda: make(two_contexts(model_of("diag"))[0]), words)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ridgeformer.plotting.panels import Line, Map, Panel, Points, draw_panels
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
+from support import refused
 
 PROBLEM = Problem(2, 5, 1)
 ABOUT = """A summary.
@@ -91,8 +93,7 @@ def test_quick_and_changed_settings_are_other_results(tmp_path):
     assert papers.run(counted.paper, out=tmp_path).checks[0].verdict == "contradicted"
     assert papers.run(counted.paper, out=tmp_path, settings={"size": 2}).checks[0].verdict == "supported"
     assert counted.measured == 3
-    with pytest.raises(InputError, match="the settings of counted1900 are offset, size"):
-        papers.run(counted.paper, out=None, settings={"other": 2})
+    refused(lambda: papers.run(counted.paper, out=None, settings={"other": 2}), "the settings of counted1900 are")
 
 
 def test_damaged_and_outdated_results_are_measured_again(tmp_path):
@@ -122,8 +123,7 @@ def test_numbers_agree_within_their_tolerance():
     assert agree([1.0, 2.0], [1.1, 2.0], [0.2, 0.0], "r").verdict == "supported"
     assert agree([1.0, 2.0], [1.1, 2.1], [0.2, 0.0], "r").verdict == "partly supported"
     assert agree([np.nan], [1.0], 1.0, "r").verdict == "contradicted"
-    with pytest.raises(InputError, match="as many numbers as are expected"):
-        agree([1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r")
+    refused(lambda: agree([1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r"), "as many numbers as are expected")
 
 
 def test_only_four_standard_errors_and_what_is_allowed_besides_are_chance():
@@ -157,8 +157,7 @@ def test_the_page_and_the_table_show_the_outcomes(tmp_path):
     assert row["verdict"] == "supported"
     text = papers.markdown([row])
     assert re.search(r"\| \[counted1900\]\(docs/papers/counted1900.md\) \| The mean is right. \| 3 \| 3 \|", text)
-    with pytest.raises(InputError, match="a report needs results"):
-        papers.report(tmp_path / "nothing")
+    refused(lambda: papers.report(tmp_path / "nothing"), "a report needs results")
 
 
 def test_the_page_of_a_quick_version_says_so():
@@ -232,3 +231,24 @@ def test_the_command_without_a_name_lists_all_papers(tmp_path, monkeypatch):
     assert run.exit_code == 0
     assert run.output == CliRunner().invoke(cli, ["papers", "list"]).output
     assert all(name in run.output for name in papers.IDS)
+
+
+# ---- The table of all papers in the README and in the book, and the pages about papers, follow from
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs/papers"
+
+
+def test_the_tables_are_those_of_the_stored_results():
+    rows = json.loads((PAGES / "results.json").read_text())
+    for page, folder in ((ROOT / "README.md", "docs/papers/"), (PAGES / "index.md", "")):
+        shown = page.read_text().split("<!-- papers: begin -->\n\n")[1].split("\n<!-- papers: end -->")[0]
+        assert shown == papers.markdown(rows, folder), page
+
+
+def test_every_paper_of_the_table_has_a_page_with_its_claims():
+    for row in json.loads((PAGES / "results.json").read_text()):
+        page = (PAGES / f"{row['paper']}.md").read_text()
+        assert row["claim"] in page
+        assert papers.find(row["paper"]).title in page

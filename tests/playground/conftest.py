@@ -21,9 +21,7 @@ def visit(browser, file):
         tab = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, "bypass_csp": True, **options})
         tab.set_default_timeout(PATIENCE)
         tab.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        tab.on(
-            "console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None
-        )
+        tab.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
         tab.on("request", lambda request: _check(request.url, problems))
         tab.goto(f"{file.as_uri()}#{address}")
         tab.wait_for_selector("html[data-ready]")

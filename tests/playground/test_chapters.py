@@ -114,9 +114,7 @@ def test_the_numbers_of_the_chapters(visit):
     assert two == pytest.approx(0.0168, rel=0.03)
     plain = challenge(tab, "toy", omega=[[0, 0, -0.0615, 0], [0, 0, -0.0615, 0]], sigma=0)["loss"]
     assert plain > 0.079
-    reached = {
-        rate: challenge(tab, "descend", p=0.01, q=-0.01, rate=rate, steps=50) for rate in (0.004, 0.005, 0.045, 0.05)
-    }
+    reached = {r: challenge(tab, "descend", p=0.01, q=-0.01, rate=r, steps=50) for r in (0.004, 0.005, 0.045, 0.05)}
     assert {rate: min(step["loss"] for step in path) <= 0.2331 for rate, path in reached.items()} == {
         0.004: False,
         0.005: True,
@@ -144,9 +142,7 @@ def test_the_numbers_of_trained_models_in_the_chapters(visit):
         model(tab, f"{name}") for name in ("gdpp/3/categorical(1,3)", *(f"diag/{k}/uniform(0,5)" for k in (4, 7)))
     )
     given = {"noise": "categorical(1,3)", "levels": [1, 3]}
-    yy = {
-        v: challenge(tab, "levels", omega=[*three, [0, 0, 0, v]], **given)["loss"] for v in (0, -6e-4, -1e-3, -1.4e-3)
-    }
+    yy = {v: challenge(tab, "levels", omega=[*three, [0, 0, 0, v]], **given)["loss"] for v in (0, -6e-4, -1e-3, -14e-4)}
     assert yy[0] == pytest.approx(0.219, rel=0.03)
     assert yy[-1e-3] == pytest.approx(0.187, rel=0.03)
     assert max(yy[-6e-4], yy[-1.4e-3]) < 0.2

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Problem, evaluate, load
+from support import each
 
 pytestmark = pytest.mark.slow
 STATE = "playground.store.state"
@@ -124,14 +125,11 @@ def test_quasi_newton_training_ends_and_can_be_explored(visit):
     assert found.ratio == pytest.approx(ratio, rel=0.01)  # three digits are shown
 
 
-@pytest.mark.parametrize(
-    ("family", "text", "omega"),
-    [
-        ("diag", "-0.01,0.0001,-0.03,0.0002;0,0,-0.2,0.001&off=1.xy", [[-0.01, 0, -0.03, 0.0002], [0, 0, -0.2, 0.001]]),
-        ("gdpp", "-0.01,0,-0.03,0", [[-0.01, 0, -0.03, 0]]),
-    ],
+@each(
+    ("diag", "-0.01,0.0001,-0.03,0.0002;0,0,-0.2,0.001&off=1.xy", [[-0.01, 0, -0.03, 0.0002], [0, 0, -0.2, 0.001]]),
+    ("gdpp", "-0.01,0,-0.03,0", [[-0.01, 0, -0.03, 0]]),
 )
-def test_a_model_leaves_the_page_in_every_form(visit, tmp_path, family, text, omega):
+def test_a_model_leaves_the_page_in_every_form(family, text, omega, visit, tmp_path):
     problem = Problem(10, 20, "uniform(0,5)")
     tab = visit(f"view=explore&d=10&n=20&noise=uniform(0,5)&family={family}&omega={text}")
     given = {"d": 10, "n": 20, "noise": "uniform(0,5)", "omega": omega, "size": 2048}
@@ -188,16 +186,13 @@ def test_beat_the_floor_keeps_the_best(visit):
     assert tab.locator("#best").inner_text() == best
 
 
-@pytest.mark.parametrize(
-    ("address", "opened"),
-    [
-        ("d=1", "d=1&n=10&noise=uniform(0,2)"),
-        ("view=train&d=2", "d=2&n=10&noise=uniform(0,2)"),
-        ("noise=categorical(1,3)", "d=10&n=20&noise=categorical(1,3)"),
-        ("d=5&n=12&noise=fixed(1)", "d=5&n=12&noise=fixed(1)&family=diag&omega=0,0,-0.05263157894736842,0"),
-    ],
+@each(
+    ("d=1", "d=1&n=10&noise=uniform(0,2)"),
+    ("view=train&d=2", "d=2&n=10&noise=uniform(0,2)"),
+    ("noise=categorical(1,3)", "d=10&n=20&noise=categorical(1,3)"),
+    ("d=5&n=12&noise=fixed(1)", "d=5&n=12&noise=fixed(1)&family=diag&omega=0,0,-0.05263157894736842,0"),
 )
-def test_a_link_without_a_model_opens_its_problem(visit, address, opened):
+def test_a_link_without_a_model_opens_its_problem(address, opened, visit):
     """With a shipped model for that problem; where none ships, with the best step, -1/(n + d + 1 + sigma^2)."""
     tab = visit(address)
     tab.evaluate("playground.store.write()")

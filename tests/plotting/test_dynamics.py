@@ -1,5 +1,6 @@
 """Pictures of descents, and what is drawn in them."""
 
+import dataclasses
 import io
 import re
 
@@ -7,11 +8,14 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, LinearTransformer, Problem, train
+from ridgeformer.explanation import compare_algorithms, patch_noise
 from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import draw_animation, draw_curves, draw_trajectories
+from ridgeformer.plotting.explanation import STYLES, draw_algorithms, draw_patching
 from ridgeformer.plotting.weights import alone
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientDescent, GradientFlow, Search
+from support import refused, tame_model
 
 pytest.importorskip("matplotlib")
 PROBLEM = Problem(3, 6, "uniform(0,3)")
@@ -123,25 +127,61 @@ def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag, monkeypatch
 
 def test_what_cannot_be_drawn_is_refused(tmp_path, full):
     search = train(PROBLEM, "diag", 1, protocol=Search(effort=0.1), sequences=500, threads=1)
-    with pytest.raises(InputError, match="this picture is of a descent, whose course is recorded; got a run of Search"):
-        draw_curves(search)
-    with pytest.raises(InputError, match=r"at least two snapshots; got 0. Train with snapshots=20"):
-        draw_trajectories(trained("diag", snapshots=0))
-    words = (
-        r"two snapshots; got 1 of 4, because the descent ended early. The run says: .*not finite at step .* may help\."
-    )
+    refused(lambda: draw_curves(search), "this picture is of a descent, whose course is recorded; got a run of Search")
+    refused(lambda: draw_trajectories(trained("diag", snapshots=0)), "at least two snapshots; got 0. Train with")
+    words = r"two snapshots; got 1 of 4, because the descent ended early. The run says: .*not finite at step .* help"
     with pytest.raises(InputError, match=words):
         draw_trajectories(trained("full", rate=50.0, scale=1.0))
-    with pytest.raises(InputError, match=r"a plot must end in .gif or .html; got 'a.png'"):
-        draw_animation(full, tmp_path / "a.png")
-    with pytest.raises(InputError, match=r"needs at least one run; got none. Pass a training, or several by name"):
-        draw_curves({})
+    refused(lambda: draw_animation(full, tmp_path / "a.png"), "a plot must end in .gif or .html; got 'a.png'")
+    refused(lambda: draw_curves({}), "needs at least one run; got none. Pass a training, or several by name")
     for level in (-1, 0, float("inf"), float("nan")):
         with pytest.raises(InputError, match=r"a level must be"):
             draw_curves(full, levels=[level])
-    with pytest.raises(
-        InputError, match=r"of one training, or of several by name; got a list\. Pass {.rate 1e-3.: run}"
-    ):
+    with pytest.raises(InputError, match=r"of one training, or of several by name; got a list\. Pass {.rate 1e-3.:"):
         draw_curves([full])
-    with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
-        draw_curves(full, quantity="x")
+    refused(lambda: draw_curves(full, quantity="x"), "the quantity must be one of loss, adjusted_loss, squared_error;")
+
+
+# ---- Pictures of patches and of algorithms: what is drawn is what was measured
+
+
+EXPLAINED = Problem(3, 8, "uniform(0,2)")
+
+
+def test_shares_are_drawn(tmp_path):
+    found = patch_noise(EXPLAINED, tame_model("diag", 3, 3, 1, 8), sequences=20)
+    figure = draw_patching(found, tmp_path / "patch.png")
+    drawn = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
+    for part, share in zip(found.part, found.restored, strict=True):
+        np.testing.assert_array_equal(drawn[STYLES[part]["label"]], share)
+    once = {line.get_label() for line in figure.axes[1].get_lines()}
+    assert STYLES["gram"]["label"] in once
+    assert STYLES["query"]["label"] not in once
+    assert "sigma = 1.6 in contexts at sigma = 0.4" in figure.get_suptitle()
+    assert (tmp_path / "patch.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("iterations", [2, 12, 100])
+def test_maps_are_drawn(tmp_path, iterations):
+    found = compare_algorithms(EXPLAINED, tame_model("gdpp", 3, 2, 1, 8), sequences=20, iterations=iterations)
+    figure = draw_algorithms(found, tmp_path / "map.svg")
+    for index, name in enumerate(found.iteration):
+        above, below = figure.axes[index], figure.axes[len(found.iteration) + index]
+        assert above.get_title() == name
+        np.testing.assert_array_equal(above.collections[0].get_array(), found.cosine[name])
+        errors = np.maximum(found.relative_error[name], 1e-12)
+        np.testing.assert_allclose(below.collections[0].get_array(), np.log10(errors))
+        shift = 0 if name == "ridge" else 1
+        np.testing.assert_array_equal(above.get_lines()[0].get_xdata(), found.closest(name) + shift)
+    assert (tmp_path / "map.svg").stat().st_size > 5000
+
+
+def test_shares_beyond_the_range_are_marked_with_their_values():
+    patching = patch_noise(EXPLAINED, tame_model("diag", 3, 3, 1, 8), sequences=20, parts=["gram"])
+    far = dataclasses.replace(patching, restored=np.array([[1.0, 7.5, -4.0]]))
+    axis = draw_patching(far).axes[0]
+    low, high = axis.get_ylim()
+    assert (low, high) == (-1.0, 2.0)
+    marks = {line.get_marker(): line.get_xydata().tolist() for line in axis.get_lines() if len(line.get_xdata()) == 1}
+    assert marks == {"^": [[2, high]], "v": [[3, low]]}
+    assert [text.get_text() for text in axis.texts] == ["7.5", "-4"]

@@ -3,21 +3,9 @@
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    BayesRR,
-    ConstRR,
-    Layout,
-    LeastSquares,
-    LinearTransformer,
-    Moments,
-    OracleRR,
-    Problem,
-    compare,
-    evaluate,
-    load,
-)
+from ridgeformer import Layout, LinearTransformer, Moments, Problem, compare, evaluate, load
 from ridgeformer.losses import exploded
-from ridgeformer.predictors import Guarded, Predictor
+from ridgeformer.predictors import BayesRR, ConstRR, Guarded, LeastSquares, OracleRR, Predictor
 
 BAYES = BayesRR("uniform(0,5)")
 HOME = Problem(noise="uniform(0,5)")

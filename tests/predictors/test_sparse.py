@@ -8,6 +8,7 @@ from scipy import stats
 
 from ridgeformer import Problem, compare
 from ridgeformer.evaluation import floor
+from ridgeformer.predictors import subsets as lists
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
 from ridgeformer.problems.tasks import Tasks
 
@@ -87,9 +88,8 @@ def test_the_oracle_of_drawn_moments_is_that_of_their_noise_levels_and_no_predic
 def test_with_all_weights_sparse_tasks_are_gaussian():
     sparse, gaussian = (Problem(3, 5, "uniform(0,2)", tasks=tasks) for tasks in ("sparse(3)", None))
     moments = gaussian.moments(20).moments
-    np.testing.assert_allclose(
-        sparse.best_predictor().weights(moments), gaussian.best_predictor().weights(moments), atol=1e-5
-    )
+    one, other = (problem.best_predictor().weights(moments) for problem in (sparse, gaussian))
+    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.parametrize("text", LAWS)
@@ -116,3 +116,142 @@ def test_the_floor_where_labels_may_be_exact_and_the_features_are_nearly_depende
     truth = np.average([one @ x.T @ np.linalg.solve(K, y) for _, K, one in laws], axis=0, weights=chances)
     # the least residual is known to 1e-15 of l, 1e-3 of its variance
     np.testing.assert_allclose(problem.best_predictor().weights(tokens.moments)[3], truth, rtol=1e-4)
+
+
+# ---- Ridge regression on subsets: against one small system after another
+
+
+def contexts(dim, count, examples=7, seed=0):
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((count, examples, dim)), rng.standard_normal((count, examples))
+    return x, y, np.swapaxes(x, 1, 2) @ x, np.einsum("bnd,bn->bd", x, y), np.square(y).sum(1)
+
+
+def ridge_by_hand(S, a, total, subset, c):
+    """log det, residual and solution of one subset of one context."""
+    g = np.flatnonzero(subset)
+    inner = S[np.ix_(g, g)] + c * np.eye(len(g))
+    w = np.zeros(len(a))
+    w[g] = np.linalg.solve(inner, a[g])
+    return np.linalg.slogdet(inner)[1], total - a @ w, w
+
+
+SOME = np.array([[0, 1, 1, 0, 1], [1, 0, 0, 0, 0], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+
+
+@pytest.mark.parametrize("members", [lists.every_subset(5), lists.every_subset(5, 2, 3), SOME, np.ones((1, 5), bool)])
+def test_every_subset_has_its_own_ridge_solution(members):
+    _, _, S, a, total = contexts(5, 4)
+    c = np.array([0.1, 1.0, 2.0, 5.0])
+    solved = lists.SubsetTree(members).solve(S, a, total, c)
+    solutions = np.empty((len(members), 4, 5))
+    for (m, subset), b in itertools.product(enumerate(members), range(4)):
+        log_det, residual, w = ridge_by_hand(S[b], a[b], total[b], subset, c[b])
+        assert solved.log_det[m, b] == pytest.approx(log_det, abs=1e-12)
+        assert solved.residual[m, b] == pytest.approx(residual, rel=1e-10)
+        solutions[m, b] = w
+    weights = np.random.default_rng(1).random((len(members), 4))
+    np.testing.assert_allclose(solved.average(weights), np.einsum("mb,mbd->bd", weights, solutions), atol=1e-12)
+
+
+def test_each_feature_can_have_a_penalty_of_its_own():
+    _, _, S, a, total = contexts(3, 2)
+    c = np.array([[1.0, 2.0, 3.0], [0.5, 0.1, 4.0]])
+    solved = lists.SubsetTree(np.ones((1, 3))).solve(S, a, total, c).average(np.ones((1, 2)))
+    np.testing.assert_allclose(solved, [np.linalg.solve(S[b] + np.diag(c[b]), a[b]) for b in range(2)], atol=1e-12)
+
+
+def test_the_evidence_is_that_of_the_labels_under_a_normal_distribution():
+    x, y, S, a, total = contexts(3, 2, examples=4)
+    members, variance, t = lists.every_subset(3), np.array([0.5, 2.0]), 1.7
+    solved = lists.SubsetTree(members).solve(S, a, total, variance / t)
+    found = lists.gaussian_evidence(solved.log_det, solved.residual, variance, variance / t, 4, members.sum(1))
+    for b in range(2):
+        exact = [
+            stats.multivariate_normal(np.zeros(4), t * x[b][:, g] @ x[b][:, g].T + variance[b] * np.eye(4)).logpdf(y[b])
+            for g in members
+        ]
+        np.testing.assert_allclose(found[:, b] - found[0, b], np.array(exact) - exact[0], atol=1e-10)
+        assert found[0, b] == pytest.approx(exact[0] + 2 * np.log(2 * np.pi))
+
+
+def test_subsets_are_listed_once_and_in_order():
+    for bounds in [(0, 4), (2, 2), (1, 3), (0, 0)]:
+        listed = lists.every_subset(4, *bounds).astype(int).tolist()
+        expected = [list(s) for s in itertools.product([0, 1], repeat=4) if bounds[0] <= sum(s) <= bounds[1]]
+        assert listed == expected
+        assert lists.count_subsets(4, *bounds) == len(expected)
+
+
+def score(log_det, residual, size):
+    """Weights from N(0, 1) with noise of variance 0.3, and features with probability 0.2 each."""
+    odds = size * (np.log(0.2 / 0.8) + 0.5 * np.log(0.3))
+    return odds - 0.5 * log_det - 0.5 * residual / 0.3
+
+
+def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((12, 8))
+    y = x[:, 1] * 2 - x[:, 4] * 1.5 + 0.5 * rng.standard_normal(12)
+    S, a, total = x.T @ x, x.T @ y, float(y @ y)
+    whole = lists.every_subset(8)
+    found, scores = lists.beam(S, a, total, 0.3, score, width=100)
+    assert {tuple(row) for row in found} <= {tuple(row) for row in whole}
+    assert len(np.unique(found, axis=0)) == len(found)
+    assert len(lists.beam(S, a, total, 0.3, lambda log_det, residual, size: 0 * residual, width=100)[0]) == len(whole)
+
+    def evidence(members):
+        solved = lists.SubsetTree(members).solve(S[None], a[None], np.array([total]), 0.3)
+        sizes = np.arange(9)[:, None]
+        by_size = np.array([score(solved.log_det[:, 0], solved.residual[:, 0], int(k)) for k in sizes[:, 0]])
+        return by_size[members.sum(1), np.arange(len(members))]
+
+    exact = evidence(whole)
+    np.testing.assert_allclose(scores, evidence(found), rtol=1e-10)
+    chances = np.exp(exact - exact.max()) / np.exp(exact - exact.max()).sum()
+    narrow, _ = lists.beam(S, a, total, 0.3, score, width=5)
+    kept = {tuple(row) for row in narrow}
+    assert tuple(whole[np.argmax(exact)]) in kept
+    mass = sum(p for row, p in zip(whole, chances, strict=True) if tuple(row) in kept)
+    assert mass > 0.8
+    assert mass > sum(np.sort(chances)[::-1][: len(kept)]) - 0.1  # not far from the best that so many can have
+
+
+def test_second_moments_of_trees_and_lists_against_each_subset_by_hand():
+    _, _, S, a, total = contexts(4, 1, examples=3)  # fewer examples than features
+    members, penalty = lists.every_subset(4), np.array([0.5, 3.0])
+    rng = np.random.default_rng(1)
+    weights, variance = rng.random((2, len(members), 2))
+    first, second = np.zeros((2, 4)), np.zeros((2, 4, 4))
+    for m, subset in enumerate(members):
+        g = np.flatnonzero(subset)
+        for b, c in enumerate(penalty):
+            inverse = np.linalg.inv(S[0][np.ix_(g, g)] + c * np.eye(len(g)))
+            w = inverse @ a[0][g]
+            first[b, g] += weights[m, b] * w
+            second[b][np.ix_(g, g)] += weights[m, b] * (np.outer(w, w) + variance[m, b] * inverse)
+    solved = lists.SubsetTree(members).solve(*(np.repeat(part, 2, 0) for part in (S, a, total)), penalty)
+    listed = lists.ListedSubsets(members, S[0], a[0], total[0])
+    for found in (solved.second_moments(weights, variance), listed.second_moments(penalty, weights, variance)):
+        np.testing.assert_allclose(found[0], first, rtol=1e-10)
+        np.testing.assert_allclose(found[1], second, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(listed.solve(penalty), (solved.log_det, solved.residual), rtol=1e-10, atol=1e-12)
+
+
+def test_the_evidence_of_a_share_of_the_variance_is_that_of_multivariate_t_labels():
+    """Labels are t with 2 degrees of freedom and the shape R^2 / k X X' + (1 - R^2), given R^2."""
+    from scipy.stats import beta, multivariate_t
+
+    x, y, S, a, total = contexts(3, 1)
+    for size in (0, 2, 3):
+        g = np.arange(size)
+        share = 0.3 if size else 0.0
+        c = size * (1 - share) / share if size else 1.0
+        shape = (share / max(size, 1)) * x[0][:, g] @ x[0][:, g].T + (1 - share) * np.eye(7)
+        expected = multivariate_t(np.zeros(7), shape, df=2).logpdf(y[0])
+        if size:  # d R^2 / d log c = R^2 (1 - R^2)
+            expected += beta(2, 0.7).logpdf(share) + np.log(share * (1 - share))
+        inner = S[0][np.ix_(g, g)] + c * np.eye(size)
+        residual = total[0] - a[0][g] @ np.linalg.solve(inner, a[0][g])
+        found = lists.share_evidence(np.linalg.slogdet(inner)[1], residual, c, 7, size, (2, 0.7))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -5,11 +5,11 @@ import pytest
 
 from ridgeformer import LinearTransformer, Problem, compare, load, zoo
 from ridgeformer.engine import Layout
-from ridgeformer.errors import InputError
 from ridgeformer.evaluation import explosion_probability
 from ridgeformer.export import export
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
+from support import each, refused
 
 RNG = np.random.default_rng(3)
 X, Y, QUERIES = RNG.normal(size=(5, 7, 3)), RNG.normal(size=(5, 7)), RNG.normal(size=(5, 2, 3))
@@ -62,8 +62,7 @@ def test_units_are_exported(model, options):
     ours = written["LinearTransformer"](dtype=torch.float64).predict(*map(torch.tensor, (x, y, QUERIES)))
     assert ours.detach().numpy() == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert "\\mathrm{tr}\\, \\Sigma^4" in export(whole, "latex")
-    with pytest.raises(InputError, match="exported to python, torch and latex, for any n"):
-        export(whole, "python", context=20)
+    refused(lambda: export(whole, "python", context=20), "exported to python, torch and latex, for any n")
 
 
 def test_by_hand():
@@ -152,17 +151,14 @@ def test_bound_of_long_oracles():
             assert (square > t).mean() <= (t * np.exp(1 - t)) ** (d / 2)
 
 
-@pytest.mark.parametrize(
-    ("problem", "options"),
-    [
-        (Problem(3, 6, 1), {"own_scale": True}),
-        (Problem(3, 6, 1), {"signal": 900.0}),
-        (Problem(3, 6, 1, features="scales(0.3)"), {}),
-        (Problem(3, 6, 1, tasks="pool(4)"), {}),
-    ],
+@each(
+    (Problem(3, 6, 1), {"own_scale": True}),
+    (Problem(3, 6, 1), {"signal": 900.0}),
+    (Problem(3, 6, 1, features="scales(0.3)"), {}),
+    (Problem(3, 6, 1, tasks="pool(4)"), {}),
     ids=str,
 )
-def test_where_the_length_proves_nothing(model, problem, options):
+def test_where_the_length_proves_nothing(problem, options, model):
     """Explosions are sampled if the length has no limit, or one that is too large, or the law has directions."""
     assert explosion_probability(problem, Universal(model, **options), sequences=1_000).sequences > 0
 

@@ -6,27 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    ConstRR,
-    Full,
-    InputError,
-    LeastSquares,
-    LinearTransformer,
-    Moments,
-    OracleRR,
-    Problem,
-    compare,
-    evaluate,
-    explain,
-    floor,
-    load_run,
-    train,
-)
+from own_problems import Uneven
+from ridgeformer import Full, InputError, LinearTransformer, Moments, Problem, explain, load_run, train
 from ridgeformer.engine import Layout
+from ridgeformer.evaluation import compare, evaluate, floor
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.noise import Fixed, as_noise
+from ridgeformer.predictors import ConstRR, LeastSquares, OracleRR
 from ridgeformer.problems import CustomProblem, Dataset, Draw, Sequences, problem_from_dict
 from ridgeformer.training import Search
+from support import refused
 
 D, N, M = 2, 8, 5
 QUICK = {"protocol": Search(effort=0.2), "sequences": 2000}
@@ -126,9 +115,7 @@ def test_losses_are_those_of_the_queries(problem):
 
 
 @pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6, queries=1)], ids=str)
-@pytest.mark.parametrize(
-    "layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)], ids=str
-)
+@pytest.mark.parametrize("layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)])
 def test_losses_of_models_are_those_of_their_predictions(problem, layout):
     """The token form of the model, sequence by sequence; layers of `compare` are its first layers."""
     s, model = tokens_of(problem, 200, seed=4), model_of(layout=layout)
@@ -240,8 +227,7 @@ def test_an_unknown_floor_is_reported_as_unknown(problem):
     assert row.split().count("-") == 2  # floor and ratio
     assert {"floor", "ratio"} <= set(header.split())
     assert "floor" not in str(compare(problem, model_of(), "layer", sequences=100))
-    with pytest.raises(InputError, match="a floor needs a problem whose best predictor is known"):
-        floor(problem, sequences=100)
+    refused(lambda: floor(problem, sequences=100), "a floor needs a problem whose best predictor is known")
 
 
 def test_a_floor_is_that_of_the_best_predictor():
@@ -309,18 +295,17 @@ def test_runs_are_stored_and_read_back(tmp_path):
 
 
 def test_moments_depend_on_the_key_alone():
-    one, same = (Student().moments(20, seed=1, stream=2, step=3).moments.gram for _ in range(2))
+    key = {"seed": 1, "stream": 2, "step": 3}
+    one, same = (Student().moments(20, **key).moments.gram for _ in range(2))
     np.testing.assert_array_equal(one, same)
-    more = Student().moments(600, seed=1, stream=2, step=3, first=5).moments.gram  # of two blocks
+    more = Student().moments(600, **key, first=5).moments.gram  # of two blocks
     np.testing.assert_array_equal(more[:15], one[5:])
-    tokens = Student().moments(600, seed=1, stream=2, step=3, first=5, tokens=True)
+    tokens = Student().moments(600, **key, first=5, tokens=True)
     np.testing.assert_array_equal(tokens.moments.gram, more)
     np.testing.assert_allclose(tokens.tokens.moments.gram, more, rtol=1e-12)
     for other in ({"seed": 2}, {"stream": 3}, {"step": 4}):
-        assert not np.isin(
-            Student().moments(20, **{"seed": 1, "stream": 2, "step": 3, **other}).moments.gram, one
-        ).any()
-    single = Student().moments(20, seed=1, stream=2, step=3, dtype=np.float32)
+        assert not np.isin(Student().moments(20, **{**key, **other}).moments.gram, one).any()
+    single = Student().moments(20, **key, dtype=np.float32)
     assert single.moments.dtype == single.task.dtype == single.metric.dtype == np.float32
 
 
@@ -382,6 +367,10 @@ def test_problems_are_equal_if_their_laws_are():
     assert Hidden(1.0).replace(scale=2.0) == Hidden(2.0)
     assert Hidden(levels=np.array([1.0, 2.0])) == Hidden(levels=[1.0, 2.0])
     assert Hidden(levels=[1, 2]) != Hidden(levels=[1, 3])
+    drawn = [one.moments(3, seed=5).moments.gram for one in (Hidden(2.0), Hidden(scale=2), Hidden(2.0 + 2**-50))]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+    assert Hidden(2.0) != Hidden(2.0 + 2**-50)
     assert Hidden(3.0).signal == pytest.approx(9 * Hidden(1.0).signal)
     assert problem_from_dict(json.loads(json.dumps(Hidden(2.0).as_dict()))) == Hidden(2.0)
     assert (
@@ -405,24 +394,8 @@ def test_what_cannot_be_compared_is_equal_to_itself_only_and_not_stored(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-class Weighted(CustomProblem):
-    """Tokens with noise levels of their own, and an oracle that knows them."""
-
-    def __init__(self, dim=D, context=N):
-        self.dim, self.context = dim, context
-
-    def draw(self, rng, count):
-        x, task = rng.standard_normal((count, N + M, D)), rng.standard_normal((count, D))
-        sigma, clean = rng.uniform(0.1, 2, (count, N)), np.einsum("bnd,bd->bn", x, task)
-        y = clean[:, :N] + sigma * rng.standard_normal((count, N))
-        return Sequences(x[:, :N], y, x[:, N:], clean[:, N:], task, sigma)
-
-    def oracle(self, drawn):
-        return drawn.ridge()
-
-
 class ByToken:
-    """The oracle of `Weighted` cannot be a predictor: this one takes all noise levels to be the same."""
+    """The oracle of `Uneven` cannot be a predictor: this one takes all noise levels to be the same."""
 
     def predict(self, x, y, queries):
         S = np.swapaxes(x, 1, 2) @ x + 1.4 * np.eye(D)
@@ -432,7 +405,7 @@ class ByToken:
 
 def test_an_oracle_of_ones_own_adjusts_losses():
     """The adjusted loss is the unadjusted one minus that of the oracle, on average."""
-    problem = Weighted()
+    problem = Uneven(N, M, exact=False)
     assert problem.has_oracle
     assert not Student().has_oracle
     found = compare(problem, {"weights": ConstRR(1.4), "tokens": ByToken()}, sequences=20_000, seed=3)

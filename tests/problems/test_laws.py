@@ -15,8 +15,7 @@ from token_form import GAMMA, LAMBDA, OTHER
 
 COUNT, D = 8_000, 3
 LEVEL, ERRORS = 1e-4, 5.0
-MEAN = [0.5, -1.0, 0.2]
-POOL = [[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]]
+MEAN, POOL = tf.MEAN.tolist(), tf.POOL.tolist()
 POWER = 3 * np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3)
 ISOTROPIC = tf.gaussian(np.eye(D))
 

@@ -3,32 +3,26 @@
 import json
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import Problem
 from ridgeformer.engine import Layout
-from ridgeformer.problems import (
+from ridgeformer.problems import Features, Lengths, Tasks, problem_from_dict
+from ridgeformer.problems.features import (
     Covariance,
     Factors,
-    Features,
-    Gaussian,
     Isotropic,
-    Lengths,
-    LowRankTasks,
-    Mixture,
-    Pool,
     PowerLaw,
     Rotated,
     Scales,
-    Sparse,
     Spectrum,
     Standardised,
-    Tasks,
-    problem_from_dict,
 )
+from ridgeformer.problems.sparse import Sparse
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool
 from ridgeformer.training.spec import make_spec, parse_spec
+from support import each
 
 D = 3
 positive = st.floats(1e-6, 1e6)
@@ -132,26 +126,23 @@ def test_different_problems_are_different(one, other):
     assert (one == other) == (one.as_dict() == other.as_dict()) == (str(one) == str(other))
 
 
-@pytest.mark.parametrize(
-    ("made", "text"),
-    [
-        (Spectrum(1, 0.5, 0.25), "spectrum(1,0.5,0.25)"),
-        (Covariance([[1, 0.5], [0.5, 1]]), "covariance([[1,0.5],[0.5,1]])"),
-        (Rotated(PowerLaw(1.5)), "rotated(powerlaw(1.5))"),
-        (Factors(2, 0.1), "factors(2,unique=0.1)"),
-        (Scales(0.5, Factors(2)), "scales(0.5,factors(2))"),
-        (Standardised(Factors(2)), "standardised(factors(2))"),
-        (Gaussian([1, 0]), "gaussian(mean=[1,0])"),
-        (Sparse(p=0.2), "sparse(p=0.2)"),
-        (Sparse(beta=[1, 4], variance=2), "sparse(beta=[1,4],variance=2)"),
-        (Pool(64, seed=1, law="sphere"), "pool(64,seed=1,law='sphere')"),
-        (Pool([[1, 0], [0, 1]]), "pool([[1,0],[0,1]])"),
-        (Mixture(Pool(64), 0.1, LowRankTasks(2)), "mixture(pool(64),0.1,lowrank(2))"),
-        (Lengths(20), "20"),
-        (Lengths(range(10, 41)), "10..40"),
-        (Lengths([40, 10, 20]), "10,20,40"),
-        (Lengths([3, 4]), "3,4"),
-    ],
+@each(
+    (Spectrum(1, 0.5, 0.25), "spectrum(1,0.5,0.25)"),
+    (Covariance([[1, 0.5], [0.5, 1]]), "covariance([[1,0.5],[0.5,1]])"),
+    (Rotated(PowerLaw(1.5)), "rotated(powerlaw(1.5))"),
+    (Factors(2, 0.1), "factors(2,unique=0.1)"),
+    (Scales(0.5, Factors(2)), "scales(0.5,factors(2))"),
+    (Standardised(Factors(2)), "standardised(factors(2))"),
+    (Gaussian([1, 0]), "gaussian(mean=[1,0])"),
+    (Sparse(p=0.2), "sparse(p=0.2)"),
+    (Sparse(beta=[1, 4], variance=2), "sparse(beta=[1,4],variance=2)"),
+    (Pool(64, seed=1, law="sphere"), "pool(64,seed=1,law='sphere')"),
+    (Pool([[1, 0], [0, 1]]), "pool([[1,0],[0,1]])"),
+    (Mixture(Pool(64), 0.1, LowRankTasks(2)), "mixture(pool(64),0.1,lowrank(2))"),
+    (Lengths(20), "20"),
+    (Lengths(range(10, 41)), "10..40"),
+    (Lengths([40, 10, 20]), "10,20,40"),
+    (Lengths([3, 4]), "3,4"),
     ids=str,
 )
 def test_texts_stay_as_they_are(made, text):
@@ -177,9 +168,8 @@ def test_a_whole_problem_as_text():
 
 def test_arguments_of_several_types_are_one_problem():
     assert_same(Problem(3, 5, 1.0, features=[1, 2, 3]), Problem(3, 5, "fixed(1)", features="spectrum(1,2,3)"))
-    assert_same(
-        Problem(2, [5], 1, features=[[1, 0.5], [0.5, 1]]), Problem(2, 5, 1, features="covariance([[1,0.5],[0.5,1]])")
-    )
+    matrix = [[1, 0.5], [0.5, 1]]
+    assert_same(Problem(2, [5], 1, features=matrix), Problem(2, 5, 1, features="covariance([[1,0.5],[0.5,1]])"))
     assert_same(Problem(2, range(3, 6), 1), Problem(2, "3..5", 1))
     assert_same(Problem(2, [5, 4, 3], 1), Problem(2, "3..5", 1))
     assert_same(Problem(2, 5, 1, features="isotropic()", tasks="gaussian()"), Problem(2, 5, 1))
@@ -202,13 +192,10 @@ def test_values_do_not_follow_the_arrays_they_were_made_from():
 SEARCH = {"name": "search", "effort": 1.0, "caution": 1.0, "precision": "auto", "seconds": None}
 
 
-@pytest.mark.parametrize(
-    ("problem", "arguments", "name"),
-    [
-        (Problem(10, 20, "uniform(0,5)"), ("diag", 3, 1, 0, 100_000), "diag-3x1-uniform-0-5-d10n20-s0-f5561bd4e6"),
-        (Problem(10, 20, "uniform(0,5)"), ("full", 7, 2, 5, 1000), "full-7x2-uniform-0-5-d10n20-s5-d555dde477"),
-        (Problem(3, 6, "categorical(1,3)"), ("diag", 2, 1, 0, 100_000), "diag-2x1-categorical-1-3-d3n6-s0-10d7379f63"),
-    ],
+@each(
+    (Problem(10, 20, "uniform(0,5)"), ("diag", 3, 1, 0, 100_000), "diag-3x1-uniform-0-5-d10n20-s0-f5561bd4e6"),
+    (Problem(10, 20, "uniform(0,5)"), ("full", 7, 2, 5, 1000), "full-7x2-uniform-0-5-d10n20-s5-d555dde477"),
+    (Problem(3, 6, "categorical(1,3)"), ("diag", 2, 1, 0, 100_000), "diag-2x1-categorical-1-3-d3n6-s0-10d7379f63"),
     ids=str,
 )
 def test_specs_and_names_of_isotropic_runs_are_those_of_version_0_1(problem, arguments, name):

@@ -10,6 +10,7 @@ from ridgeformer.evaluation import floor
 from ridgeformer.problems import VaryingDimension, problem_from_dict
 from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch
+from support import each
 
 LAWS = {"noise": "uniform(0,1.6)", "tasks": "gaussian(signal=1)"}
 
@@ -24,16 +25,13 @@ def model():
     return LinearTransformer.random("channels(1,4)", dim=4, layers=2, scale=0.3, layout=Layout("mean", "length"))
 
 
-@pytest.mark.parametrize(
-    ("text", "dim", "numbers"),
-    [
-        ("d..2d", 3, [3, 4, 5, 6]),
-        ("1.25d", 5, [7]),
-        ("1.25d", 4, [5]),
-        ("d+2,2d", 2, [4]),
-        ("20", 7, [20]),
-        ("d-1..5", 4, [3, 4, 5]),
-    ],
+@each(
+    ("d..2d", 3, [3, 4, 5, 6]),
+    ("1.25d", 5, [7]),
+    ("1.25d", 4, [5]),
+    ("d+2,2d", 2, [4]),
+    ("20", 7, [20]),
+    ("d-1..5", 4, [3, 4, 5]),
 )
 def test_contexts_that_depend_on_the_dimension(text, dim, numbers):
     assert ContextRule(text).at(dim).values.tolist() == numbers
@@ -101,6 +99,8 @@ def test_losses_over_the_floor_are_means_over_cells(problem):
         at = problem.cell(d).lengths.values.tolist()
         each = compare(problem, {"m": model}, over={"dim": [d], "context": at}, sequences=4_000)
         ratios.append(float(each.ratio.mean()))
+    shares = [problem.importance(cell.dim, cell.lengths.values).mean() for cell in problem.cells]
+    assert np.mean(shares) == pytest.approx(1)  # so that losses have the size of a loss
     assert whole.ratio == pytest.approx(np.mean(ratios), rel=0.06)  # floors of 4,000 sequences
     assert floor(problem, sequences=2_000).ratio == 1
 
@@ -147,9 +147,7 @@ def test_training(problem, tmp_path):
     from ridgeformer import train
     from ridgeformer.training import Search, load_runs
 
-    found = train(
-        problem, "channels(1,2)", layers=1, protocol=Search(effort=0.1), sequences=3_000, progress=False, out=tmp_path
-    )
+    found = train(problem, "channels(1,2)", layers=1, protocol=Search(effort=0.1), sequences=3_000, out=tmp_path)
     assert found.loss < 0.25
     assert load_runs(tmp_path)[0].spec == found.spec
     each = compare(problem, {"m": found.model}, over={"dim": [2, 3, 4]}, sequences=2_000)

@@ -1,16 +1,21 @@
 """Grids and the files that describe them: what is wrong is said in one line, and at once."""
 
 import os
+import subprocess
+import sys
 import time
 
 import fuzz_cases
 import pytest
 
-from commands import call
-from ridgeformer import InputError
-from ridgeformer.sweeps import Grid, read_grid
+from commands import refused_line
+from own_problems import HeavyTails
+from ridgeformer import CustomProblem, InputError, Problem, load_run
+from ridgeformer.problems import Dataset
+from ridgeformer.sweeps import Grid, read_grid, sweep
 from ridgeformer.sweeps import grid as grid_module
-from ridgeformer.training import Search
+from ridgeformer.training import Search, load_runs
+from support import LONGEST, each, refused, unmeasured
 
 NOISE = 'noise = ["fixed(1)"]\n'
 
@@ -29,44 +34,41 @@ def read(tmp_path, text):
     return read_grid(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (NOISE + "layers = = 3", "must be TOML; .*line 2"),
-        ("layers = [1]", "must have the key noise"),
-        (NOISE + "layer = [3]", "line 2, key layer: a key of a grid must be one of noise"),
-        (NOISE + "layers = 3", "line 2, key layers: layers must be a list"),
-        (NOISE + "seeds = [1, 1]", "line 2, key seeds: seeds must list every value once"),
-        ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
-        (NOISE + 'families = ["mlp"]', "line 2, key families: the family must be one of"),
-        (NOISE + '[protocol]\nname = "newton"', "line 2, key protocol: .*must have the name .*search"),
-        (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
-        (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
-        (NOISE + 'features = ["round(1)"]', "line 2, key features: there is no law of features called 'round'"),
-        (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
-        (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
-        (NOISE + 'features = ["spectrum(1,2,3)"]', "the spectrum of features must fit the dimension 10"),
-        (NOISE + 'dim = [3]\nfeatures = ["spectrum(1,2,3)"]\nlayers = [0]', "line 4, key layers: layers must be at"),
-        # nested too deeply, or of a wrong type
-        (NOISE + "seeds = " + "[" * 5000 + "]" * 5000, "must be TOML; .* nested too deeply"),
-        (NOISE + "a" + ".a" * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
-        (NOISE + 'families = [["diag"]]', r"line 2, key families: families must be listed as text; got \['diag'\]"),
-        ('noise = [[["fixed(1)"]]]', "line 1, key noise: noise must be a distribution; got a list"),
-        (NOISE + "seeds = [{a = 1}]", "line 2, key seeds: seed must be a whole number; got {'a': 1}"),
-        (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name .*search; got 3"),
-        # too large
-        (NOISE + "seeds = [" + "9" * 5000 + "]", "must be TOML; .* line 2 has a whole number of more than 64 bits"),
-        (NOISE + "seeds = [" + "9" * 300 + "]", r"line 2, key seeds: .* fit in 64 bits; got 9{51}\.\.\.9{26}\. Write"),
-        (
-            NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
-            "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",
-        ),
-        (NOISE + '"' + "k" * 5000 + '" = 1', r"line 2, key k{50}.*\.\.\.k{25}: a key of a grid must be one of"),
-        (NOISE + '"\\u001b[2J" = 1', r"key \\x1b\[2J: a key of a grid"),  # would clear the reader's terminal
-    ],
+@each(
+    (NOISE + "layers = = 3", "must be TOML; .*line 2"),
+    ("layers = [1]", "must have the key noise"),
+    (NOISE + "layer = [3]", "line 2, key layer: a key of a grid must be one of noise"),
+    (NOISE + "layers = 3", "line 2, key layers: layers must be a list"),
+    (NOISE + "seeds = [1, 1]", "line 2, key seeds: seeds must list every value once"),
+    ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
+    (NOISE + 'families = ["mlp"]', "line 2, key families: the family must be one of"),
+    (NOISE + '[protocol]\nname = "newton"', "line 2, key protocol: .*must have the name .*search"),
+    (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
+    (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
+    (NOISE + 'features = ["round(1)"]', "line 2, key features: there is no law of features called 'round'"),
+    (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
+    (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
+    (NOISE + 'features = ["spectrum(1,2,3)"]', "the spectrum of features must fit the dimension 10"),
+    (NOISE + 'dim = [3]\nfeatures = ["spectrum(1,2,3)"]\nlayers = [0]', "line 4, key layers: layers must be at"),
+    # nested too deeply, or of a wrong type
+    (NOISE + "seeds = " + "[" * 5000 + "]" * 5000, "must be TOML; .* nested too deeply"),
+    (NOISE + "a" + ".a" * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
+    (NOISE + 'families = [["diag"]]', r"line 2, key families: families must be listed as text; got \['diag'\]"),
+    ('noise = [[["fixed(1)"]]]', "line 1, key noise: noise must be a distribution; got a list"),
+    (NOISE + "seeds = [{a = 1}]", "line 2, key seeds: seed must be a whole number; got {'a': 1}"),
+    (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name .*search; got 3"),
+    # too large
+    (NOISE + "seeds = [" + "9" * 5000 + "]", "must be TOML; .* line 2 has a whole number of more than 64 bits"),
+    (NOISE + "seeds = [" + "9" * 300 + "]", r"line 2, key seeds: .* fit in 64 bits; got 9{51}\.\.\.9{26}\. Write"),
+    (
+        NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
+        "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",
+    ),
+    (NOISE + '"' + "k" * 5000 + '" = 1', r"line 2, key k{50}.*\.\.\.k{25}: a key of a grid must be one of"),
+    (NOISE + '"\\u001b[2J" = 1', r"key \\x1b\[2J: a key of a grid"),  # would clear the reader's terminal
     ids=lambda value: value[:40],
 )
-def test_a_malformed_grid_says_where(tmp_path, text, message):
+def test_a_malformed_grid_says_where(text, message, tmp_path):
     with pytest.raises(InputError, match=message) as refused:
         read(tmp_path, text)
     assert len(str(refused.value)) < 1000
@@ -75,25 +77,21 @@ def test_a_malformed_grid_says_where(tmp_path, text, message):
 def test_the_line_is_that_of_the_key_and_not_of_a_longer_one(tmp_path):
     with pytest.raises(InputError, match="line 3, key dim: "):
         read(tmp_path, NOISE + "# dim\ndim = [0]\n")
-    with pytest.raises(InputError, match="line 1, key noises: "):
-        read(tmp_path, "noises = [1]\n" + NOISE)
+    refused(lambda: read(tmp_path, "noises = [1]\n" + NOISE), "line 1, key noises: ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("nothing", "there is no file"),
-        ("folder", "is a folder"),
-        ("pipe", "is a pipe or a device"),
-        ("/dev/zero", "is a pipe or a device"),
-        ("latin", "can't decode byte 0xfc in position 10"),
-        ("sparse", "has 5,000,000,"),
-        ("loop", "levels of symbolic links"),
-        ("x" * 5000, "a path must not be too long"),
-    ],
+@each(
+    ("nothing", "there is no file"),
+    ("folder", "is a folder"),
+    ("pipe", "is a pipe or a device"),
+    ("/dev/zero", "is a pipe or a device"),
+    ("latin", "can't decode byte 0xfc in position 10"),
+    ("sparse", "has 5,000,000,"),
+    ("loop", "levels of symbolic links"),
+    ("x" * 5000, "a path must not be too long"),
     ids=lambda value: value[:40],
 )
-def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
+def test_what_is_no_text_file_is_refused_at_once(kind, why, tmp_path):
     path = tmp_path / kind
     if kind == "folder":
         path.mkdir()
@@ -106,19 +104,12 @@ def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
             file.truncate(5_000_000_000)
     elif kind == "loop":
         path.symlink_to(path)
-    done = call("sweep", str(path), "--out", str(tmp_path / "runs"))
-    assert done.returncode == 2
-    assert done.stderr.startswith("ridgeformer: error: ")
-    assert why in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 500
+    refused_line(why, "sweep", path, "--out", tmp_path / "runs")
 
 
 def test_the_name_of_a_grid_is_a_path():
-    with pytest.raises(InputError, match="a grid must be the name of a file; got 3"):
-        read_grid(3)
-    with pytest.raises(InputError, match=r"a file that can be read; .* cannot \(embedded null byte\)"):
-        read_grid("a\0b")
+    refused(lambda: read_grid(3), "a grid must be the name of a file; got 3")
+    refused(lambda: read_grid("a\0b"), "a file that can be read; ... cannot (embedded null byte)")
 
 
 def test_a_grid_of_windows(tmp_path):
@@ -127,16 +118,13 @@ def test_a_grid_of_windows(tmp_path):
     assert len(read_grid(tmp_path / "grid.toml")) == 2
 
 
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ({"seeds": range(10**30)}, "seeds must list at most 1,000,000 values; got range"),
-        ({"seeds": range(10**9)}, "at most 1,000,000 runs; got 1,000,000,000"),
-        ({"seeds": [10**5000]}, "seed must be at most 9223372036854775807; got <int too large to show>"),
-        ({"families": [["diag"]]}, "families must be listed as text; got"),
-        ({"noise": "fixed(1)"}, "noise must be a list"),
-        ({"protocol": "newton"}, "the protocol must be one of .*search"),
-    ],
+@each(
+    ({"seeds": range(10**30)}, "seeds must list at most 1,000,000 values; got range"),
+    ({"seeds": range(10**9)}, "at most 1,000,000 runs; got 1,000,000,000"),
+    ({"seeds": [10**5000]}, "seed must be at most 9223372036854775807; got <int too large to show>"),
+    ({"families": [["diag"]]}, "families must be listed as text; got"),
+    ({"noise": "fixed(1)"}, "noise must be a list"),
+    ({"protocol": "newton"}, "the protocol must be one of .*search"),
 )
 def test_a_grid_from_code_is_checked_without_enumerating_it(axes, message):
     start = time.process_time()
@@ -156,3 +144,121 @@ def test_a_large_grid_is_lazy(monkeypatch):
 
 def test_damaged_grids_are_read_or_refused():
     assert fuzz_cases.run("grids", 1000, seed=0).total() == 1000
+
+
+# ---- Grids of general problems, and sweeps over problems of one's own in real worker processes
+
+
+QUICK = Search(effort=0.1)
+
+
+def test_defaults_leave_problems_and_names_as_they_are():
+    old = Grid(noise=["fixed(1)"], dim=[3], context=[6], layers=[1, 2])
+    new = Grid(
+        noise=["fixed(1)"],
+        dim=[3],
+        context=["6"],
+        layers=[1, 2],
+        features=["isotropic()"],
+        tasks=["gaussian()"],
+        query=["none"],
+    )
+    assert [spec.name for spec in old.specs()] == [spec.name for spec in new.specs()]
+    assert next(old.specs()).name == "diag-1x1-fixed-1-d3n6-s0-" + next(old.specs()).name[-10:]
+
+
+def test_a_grid_of_general_problems_is_every_combination():
+    grid = Grid(
+        noise=["fixed(2)", "student(4,1)"],
+        dim=[3],
+        context=[6, "4..8"],
+        features=["isotropic()", "powerlaw(1)"],
+        tasks=["sparse(2)", "pool(4)"],
+        query=["none", "powerlaw(0.5)"],
+        layers=[1],
+    )
+    specs = list(grid.specs())
+    assert len(specs) == len(grid) == 32
+    assert len({spec.name for spec in specs}) == 32
+    problems = {spec.problem for spec in specs}
+    assert Problem(3, "4..8", 2, features="powerlaw(1)", tasks="pool(4)", query="powerlaw(0.5)") in problems
+    varying = next(spec for spec in specs if not spec.problem.lengths.fixed)
+    assert varying.layout.attention == "mean"
+
+
+def test_problems_and_their_parts_exclude_each_other():
+    refused(lambda: Grid(problem=[HeavyTails()], dim=[3]), "either problems or their parts; got problem and dim")
+    refused(lambda: Grid(problem=["mine"]), "the problem must be a Problem; got a str")
+    refused(lambda: Grid(problem=[HeavyTails(), HeavyTails()]), "problem must list every value once")
+    refused(lambda: Grid(), "noise must be a list of at least one value")
+
+
+def test_a_sweep_over_problems_of_ones_own_in_processes(tmp_path):
+    """The worker processes import the class, and the runs are read back with it."""
+    problems = [HeavyTails(), HeavyTails(freedom=5.0), Problem(3, "4..8", 1, features="powerlaw(1)")]
+    grid = Grid(problem=problems, families=["gdpp"], layers=[1], protocol=QUICK, sequences=500)
+    found = sweep(grid.specs(), tmp_path, workers=2)
+    assert found.failures == []
+    assert len(found.folders) == 3
+    assert {load_run(folder).spec.problem for folder in found.folders} == set(problems)
+    again = sweep(grid.specs(), tmp_path, workers=2)
+    assert again.reused == 3
+    listed = {entry.details for entry in load_runs(tmp_path).entries}
+    assert listed == {"dim=3 context=8 freedom=3.0", "dim=3 context=8 freedom=5.0", "features=powerlaw(1)"}
+    command = [sys.executable, "-m", "ridgeformer", "runs", str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
+    assert shown.returncode == 0, shown.stderr
+    assert "freedom=5.0" in shown.stdout
+    assert "features=powerlaw(1)" in shown.stdout
+    assert "damaged" not in shown.stdout + shown.stderr
+
+
+def test_what_workers_cannot_import_is_refused_at_once(tmp_path):
+    class Local(HeavyTails):
+        name = "local-tails"
+
+    class Nameless(CustomProblem):
+        def __init__(self):
+            self.dim, self.context = 2, 4
+
+        def draw(self, rng, count):
+            raise NotImplementedError
+
+    refused(lambda: sweep(Grid(problem=[Local()]).specs(), tmp_path), "whose class its worker processes can import by")
+    refused(lambda: sweep(Grid(problem=[Nameless()]).specs(), tmp_path), "a Nameless without a name of its own")
+    data = Dataset(Problem(2, 4, 1).sequences(10))
+    refused(lambda: sweep(Grid(problem=[data]).specs(), tmp_path), "a Dataset without a name of its own")
+
+
+SCRIPT = """
+import sys
+from ridgeformer import CustomProblem
+from ridgeformer.problems import Sequences
+from ridgeformer.sweeps import Grid, sweep
+from ridgeformer.training import Search
+
+
+class Shifted(CustomProblem):
+    name = "shifted"
+
+    def __init__(self, dim=2, context=5, by=1.0):
+        self.dim, self.context, self.by = dim, context, by
+
+    def draw(self, rng, count):
+        x = rng.standard_normal((count, self.context + 1, self.dim))
+        y = x[..., 0] + self.by * x[..., 0] ** 2
+        return Sequences(x[:, :-1], y[:, :-1], queries=x[:, -1:], answers=y[:, -1:])
+
+
+if __name__ == "__main__":
+    grid = Grid(problem=[Shifted(by=0.1), Shifted(by=1.0)], families=["gdpp"], layers=[1], protocol=Search(effort=0.1))
+    found = sweep(grid.specs(), sys.argv[1], workers=1)
+    print(len(found.folders), found.failures)
+"""
+
+
+def test_the_class_may_be_that_of_a_script(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
+    assert done.stdout.strip() == "2 []", done.stderr

@@ -11,6 +11,7 @@ import killing
 from killing import DESCENT, DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
 from ridgeformer.training import Search
 from ridgeformer.training.store import DamagedRunWarning
+from support import each
 
 pytestmark = pytest.mark.long
 SMALL = killing.Kind("diag", 1, 2, 5, Search(effort=0.2))
@@ -31,11 +32,8 @@ def train_again(kind, folder):
     return [str(warning.message) for warning in caught], set(worked)
 
 
-@pytest.mark.parametrize(
-    ("kind", "kills"),
-    [(DIAG, 14), (FULL_BY_BFGS, 10), (FULL_BY_SOAP, 6), (FULL, 8), (PAPER, 10), (GDPP, 10), (DESCENT, 6)],
-)
-def test_a_killed_run_ends_with_the_same_bits(tmp_path, kind, kills):
+@each((DIAG, 14), (FULL_BY_BFGS, 10), (FULL_BY_SOAP, 6), (FULL, 8), (PAPER, 10), (GDPP, 10), (DESCENT, 6))
+def test_a_killed_run_ends_with_the_same_bits(kind, kills, tmp_path):
     """64 times kill -9 over the seven kinds of runs. No kill is ever taken for damage."""
     killing.compare(tmp_path, kind, kills, seed=1)
     assert not list(tmp_path.glob("*/*/damaged-*"))
@@ -67,64 +65,3 @@ def test_a_damaged_journal_costs_time_but_no_bits(tmp_path, kind, pieces):
             assert killing.content(folder) == whole
             assert before.items() <= files(folder).items()
     assert reported >= 6  # of nine: few bits of a journal do not matter
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    SMALL.train(folder)
-    return folder
-
-
-def flip(content, rng):
-    return fuzz_mutations.flip_bits(content, rng)
-
-
-def halve(content, rng):
-    return content[: len(content) // 2]
-
-
-def empty(content, rng):
-    return b""
-
-
-def lose_a_block(content, rng):
-    return fuzz_mutations.zero_blocks(content, rng)
-
-
-@pytest.mark.parametrize("damage", [flip, halve, empty, lose_a_block])
-@pytest.mark.parametrize("name", ["record.json", "model.safetensors", "spec.json"])
-@pytest.mark.parametrize("family", ["gdpp", "diag"])
-def test_a_damaged_finished_run_is_set_aside_and_trained_again(tmp_path, finished, family, name, damage):
-    """Nothing else is touched. A damaged spec costs no training: the record has it too."""
-    folder = tmp_path / "runs"
-    shutil.copytree(finished, folder)
-    (place,) = folder.glob(f"{family}-1x*")
-    damaged = damage((place / name).read_bytes(), random.Random(family + name))
-    (place / name).write_bytes(damaged)
-    before = files(folder)
-    messages, worked = train_again(SMALL, folder)
-    after = files(folder)
-    assert len(messages) == 1
-    assert place.name in messages[0]
-    assert ("written anew" if name == "spec.json" else "trained again") in messages[0]
-    assert len(worked) == (name != "spec.json")
-    assert all(run.startswith(family) for run in worked)
-    assert after[(place / f"damaged-{name}").relative_to(folder)] == damaged
-    assert killing.content(folder) == killing.content(finished)
-    elsewhere = {path: found for path, found in before.items() if path.parent.name != place.name}
-    assert elsewhere.items() <= after.items()
-    assert train_again(SMALL, folder) == ([], set())
-
-
-@pytest.mark.parametrize("names", [["model.safetensors"], ["record.json"], ["record.json", "model.safetensors"]])
-def test_lost_files_of_a_finished_run_are_made_again(tmp_path, finished, names):
-    folder = tmp_path / "runs"
-    shutil.copytree(finished, folder)
-    (place,) = folder.glob("diag-1x*")
-    for name in names:
-        (place / name).unlink()
-    messages, worked = train_again(SMALL, folder)
-    assert len(messages) == (names == ["model.safetensors"])  # without a record, a run is not finished
-    assert len(worked) == 1
-    assert killing.content(folder) == killing.content(finished)

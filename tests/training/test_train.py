@@ -11,23 +11,11 @@ import pytest
 
 from frameworks_models import Halves
 from own_problems import HeavyTails
-from ridgeformer import (
-    BayesRR,
-    ConstRR,
-    Diag,
-    InputError,
-    LinearTransformer,
-    Problem,
-    compare,
-    evaluate,
-    explosion_probability,
-    load_run,
-    train,
-    train_many,
-)
+from ridgeformer import Diag, InputError, LinearTransformer, Problem, load_run, train, train_many
 from ridgeformer.engine import Key, Layout
-from ridgeformer.evaluation import ExplosionProbability, Loss
+from ridgeformer.evaluation import ExplosionProbability, Loss, compare, evaluate, explosion_probability
 from ridgeformer.losses import BelowFloorWarning
+from ridgeformer.predictors import BayesRR, ConstRR
 from ridgeformer.training import SGD, Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
@@ -38,7 +26,7 @@ from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
 from ridgeformer.training.spec import make_spec, parse_spec
 from ridgeformer.training.train import _status
-from support import slopes
+from support import each, slopes
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
@@ -93,14 +81,11 @@ def test_parameters_whose_products_overflow_have_an_infinite_objective():
     assert not any(piece.any() for piece in slope.values())
 
 
-@pytest.mark.parametrize(
-    ("grown", "trained", "chosen", "words"),
-    [
-        ([1.0] * 4, [0.5] * 4, 1, ""),
-        ([1.0] * 4, [1.0] * 4, 0, "; a model it was grown from was as good and was kept"),
-        ([1.0] * 4, [0.5] * 3 + [1e9], 0, "it explodes on 1 of"),
-        ([0.1] * 3 + [1e3], [500.0] * 4, 1, "; preferred to one of less loss that explodes on 1 of"),
-    ],
+@each(
+    ([1.0] * 4, [0.5] * 4, 1, ""),
+    ([1.0] * 4, [1.0] * 4, 0, "; a model it was grown from was as good and was kept"),
+    ([1.0] * 4, [0.5] * 3 + [1e9], 0, "it explodes on 1 of"),
+    ([0.1] * 3 + [1e3], [500.0] * 4, 1, "; preferred to one of less loss that explodes on 1 of"),
 )
 def test_the_choice_between_models_is_explained(grown, trained, chosen, words):
     losses = {"grown": np.array(grown), "trained": np.array(trained)}
@@ -127,10 +112,9 @@ def test_the_search_finds_contexts_that_explode():
 def test_the_query_gradient_is_that_of_the_query_loss():
     model = LinearTransformer.random("full", dim=3, layers=2, context=6, scale=0.4, seed=2)
     vector = Vector(model, Units(SMALL, Layout()))
-    value, slope = query_gradient(SMALL, model, batch=50, seed=1, step=2)
-    expected = slopes(
-        lambda p: query_gradient(SMALL, vector.model(p), batch=50, seed=1, step=2)[0], vector.pack(model), 1e-2
-    )
+    key = {"batch": 50, "seed": 1, "step": 2}
+    value, slope = query_gradient(SMALL, model, **key)
+    expected = slopes(lambda p: query_gradient(SMALL, vector.model(p), **key)[0], vector.pack(model), 1e-2)
     np.testing.assert_allclose(vector.slope(slope), expected, atol=0.02 * np.abs(expected).max())  # in float32
     assert value > 0
 
@@ -150,6 +134,21 @@ def test_soap_descends_where_the_good_directions_are_not_along_the_entries():
     state = Soap.start(np.zeros(36), [(1, 6, 6)])
     state.run(gradient, 0.05 * 0.5 * (1 + np.cos(np.pi * np.arange(800) / 800)))
     assert np.abs(state.point - goal.ravel()).max() < 1e-2
+
+
+def test_along_entries_soap_is_adam():
+    """Matrices of one entry have one direction: the steps are those of PyTorch's Adam, both biases included."""
+    torch = pytest.importorskip("torch")
+    point = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    state, adam = (
+        Soap.start(point.numpy(), [(2, 1, 1)]),
+        torch.optim.Adam([point], lr=0.1, betas=(0.9, 0.95), eps=1e-30),
+    )
+    state.run(lambda step, at: at * [1.0, 30.0], np.full(6, 0.1))
+    for _ in range(6):
+        point.grad = point * torch.tensor([1.0, 30.0])
+        adam.step()
+    np.testing.assert_allclose(state.point, point.numpy(), rtol=1e-9)
 
 
 # ---- training as a whole ------------------------------------------------------------------------------------
@@ -254,9 +253,8 @@ def test_a_run_that_must_diverge_says_so():
     """A rate at which Adam jumps to parameters near one: the model overflows."""
     found = train(SMALL, "full", 4, protocol=Paper(steps=60, batch=64, rate=3.0), sequences=2000)
     assert found.status == "diverged"
-    assert re.match(
-        r"its unadjusted loss of \S+ is above that of predicting 0 \(\S+\); .*a rate of 0.3 may help$", found.message
-    )
+    words = r"its unadjusted loss of \S+ is above that of predicting 0 \(\S+\); .*a rate of 0.3 may help$"
+    assert re.match(words, found.message)
     assert found.result.exploded > 0
 
 
@@ -408,15 +406,12 @@ def test_the_message_says_if_constrr_is_better(change):
     assert "ConstRR" not in train(problem, "diag", 4, **how).message
 
 
-@pytest.mark.parametrize(
-    ("probabilities", "losses", "tolerated", "chosen"),
-    [
-        ([1e-12, 1e-7], [1.0, 0.5], 1e-9, 0),
-        ([1e-12, 1e-7], [1.0, 0.5], 1e-6, 1),
-        ([1e-5, 1e-7], [0.5, 1.0], 1e-9, 1),
-        ([1e-12, 1e-13], [1.0, 1.0], 1e-9, 0),
-        ([1e-12, 1e-13], [1.0, 1e9], 1e-9, 0),
-    ],
+@each(
+    ([1e-12, 1e-7], [1.0, 0.5], 1e-9, 0),
+    ([1e-12, 1e-7], [1.0, 0.5], 1e-6, 1),
+    ([1e-5, 1e-7], [0.5, 1.0], 1e-9, 1),
+    ([1e-12, 1e-13], [1.0, 1.0], 1e-9, 0),
+    ([1e-12, 1e-13], [1.0, 1e9], 1e-9, 0),
 )
 def test_candidates_are_chosen_by_their_explosion_probabilities(probabilities, losses, tolerated, chosen, monkeypatch):
     """The least loss among those that explode rarely enough; where none does, the one that explodes least often."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Problem, engine, train_many, zoo
+from support import each
 
 pytestmark = pytest.mark.long
 
@@ -36,9 +37,7 @@ def test_gdpp_is_equal(noise, family, depths, seed):
     for found, made, model in train_again(noise, family, depths, seed):
         arrays = found.model.family.arrays
         equal = all(np.array_equal(value, arrays[name]) for name, value in model.family.arrays.items())
-        print(
-            f"{family} {found.spec.layers} {noise}: loss {found.loss:.6g}, shipped {made.loss:.6g}, same bits: {equal}"
-        )
+        print(f"{family} {found.spec.layers} {noise}: loss {found.loss:.6g}, shipped {made.loss:.6g}, equal: {equal}")
         assert found.spec.as_dict() == made.spec
         assert arrays.keys() == model.family.arrays.keys()
         if made_here(made):
@@ -47,16 +46,13 @@ def test_gdpp_is_equal(noise, family, depths, seed):
         assert found.loss == pytest.approx(made.loss, rel=1e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("noise", "family", "depths", "seed"),
-    [
-        ("uniform(0,5)", "diag", (1, 2, 3, 4), 0),
-        ("uniform(0,0)", "diag", (2,), None),
-        ("categorical(1,3)", "diag", (3,), None),
-        ("categorical(1,3,5)", "diag", (2,), None),
-        ("uniform(0,5)", "full", (1, 2, 3), 0),
-        ("categorical(1,3)", "full", (2,), None),
-    ],
+@each(
+    ("uniform(0,5)", "diag", (1, 2, 3, 4), 0),
+    ("uniform(0,0)", "diag", (2,), None),
+    ("categorical(1,3)", "diag", (3,), None),
+    ("categorical(1,3,5)", "diag", (2,), None),
+    ("uniform(0,5)", "full", (1, 2, 3), 0),
+    ("categorical(1,3)", "full", (2,), None),
 )
 def test_diag_and_full_are_as_good(noise, family, depths, seed):
     """Their search is faster than the one that made the shipped runs: other bits, the same losses."""

@@ -64,9 +64,7 @@ def test_figures_mark_explosions_and_say_so(evidence, number):
     if number == 7:
         expected = sum(int((found.sum(0)[1:] > 0).sum()) for found in evidence.layer_profiles["exploded"].values())
     else:
-        shown = (
-            [f"uniform(0,{most})" for most in range(8)] if number == 2 else ["categorical(1,3)", "categorical(1,3,5)"]
-        )
+        shown = [f"uniform(0,{k})" for k in range(8)] if number == 2 else ["categorical(1,3)", "categorical(1,3,5)"]
         places = [(noise, 7) for noise in shown]
         deep = ["uniform(0,5)"] if number == 2 else shown
         places += [(noise, depth) for noise in deep for depth in range(2, 8)]

@@ -12,7 +12,7 @@ import pytest
 from evidence import SEQUENCES, shared_root, small_outcome
 from rich.console import Console
 
-from ridgeformer import InputError, Problem, cli, compare, evaluate, load, papers, zoo
+from ridgeformer import Problem, cli, compare, evaluate, load, papers, zoo
 from ridgeformer.exact import exact_loss
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.papers import decide
@@ -21,6 +21,7 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, printed
 from ridgeformer.papers.vladymyrov2024.table import TableOne, measure
+from support import each, refused
 
 NOISE = "categorical(1,3)"
 
@@ -106,13 +107,10 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
     assert [str(warning.message) for warning in stored] == [str(warning.message) for warning in measured]
 
 
-@pytest.mark.parametrize(
-    ("noise", "layers", "words"),
-    [
-        ("uniform(0,5)", 4, "is at least that of ConstRR, "),
-        ("uniform(0,6)", 2, "lowest expected loss found for GD++ 2 is"),
-        ("uniform(0,0)", 4, "lowest expected loss found for GD++ 4 is"),
-    ],
+@each(
+    ("uniform(0,5)", 4, "is at least that of ConstRR, "),
+    ("uniform(0,6)", 2, "lowest expected loss found for GD++ 2 is"),
+    ("uniform(0,0)", 4, "lowest expected loss found for GD++ 4 is"),
 )
 @pytest.mark.slow
 def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
@@ -145,8 +143,7 @@ def test_one_column_has_all_numbers(evidence):
     text = _print(render.column_table(evidence.table.only("uniform(0, 5)")))
     assert max(map(len, text.splitlines())) <= 100
     assert f"{evidence.table['diag', 4, 'uniform(0,5)'].loss:.5g}" in text
-    with pytest.raises(InputError, match="the column must be one of"):
-        evidence.table.only("uniform(0,9)")
+    refused(lambda: evidence.table.only("uniform(0,9)"), "the column must be one of")
 
 
 def test_markdown_and_latex_have_every_cell(evidence):
@@ -372,23 +369,20 @@ def test_table1_measures_again_if_asked_to(stored, place, capsys):
     assert json.loads(stored.read_text()) == changed
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["table1", "--column", "uniform(0,9)"], "the column must be one of uniform(0,0), uniform(0,1)"),
-        (["table1", "--retrain"], "--retrain needs a folder for the runs"),
-        (["table1", "--workers", "2"], "are for --retrain"),
-        (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
-        (["table1", "--sequences", "1"], "sequences must be at least 20"),
-        (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running Dask scheduler"),
-        (["figures", "vladymyrov2024", "--only", "9"], "one of 1, 2, 3, 4, 5, 6, 7, 8, layers; got '9'"),
-        (["figures", "vladymyrov2024", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
-        (["report", "--out", "/proc/nothing"], "a report needs results"),
-        (["show", "zhang2024"], "there must be results of zhang2024"),
-        (["run", "nobody1900"], f"a paper must be one of {', '.join(papers.IDS)}"),
-        (["run", "zhang2024", "--set", "size"], "--set takes NAME=VALUE; got 'size'"),
-        (["run", "zhang2024", "--set", "size=3"], "the settings of zhang2024 are"),
-    ],
+@each(
+    (["table1", "--column", "uniform(0,9)"], "the column must be one of uniform(0,0), uniform(0,1)"),
+    (["table1", "--retrain"], "--retrain needs a folder for the runs"),
+    (["table1", "--workers", "2"], "are for --retrain"),
+    (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
+    (["table1", "--sequences", "1"], "sequences must be at least 20"),
+    (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running Dask scheduler"),
+    (["figures", "vladymyrov2024", "--only", "9"], "one of 1, 2, 3, 4, 5, 6, 7, 8, layers; got '9'"),
+    (["figures", "vladymyrov2024", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
+    (["report", "--out", "/proc/nothing"], "a report needs results"),
+    (["show", "zhang2024"], "there must be results of zhang2024"),
+    (["run", "nobody1900"], f"a paper must be one of {', '.join(papers.IDS)}"),
+    (["run", "zhang2024", "--set", "size"], "--set takes NAME=VALUE; got 'size'"),
+    (["run", "zhang2024", "--set", "size=3"], "the settings of zhang2024 are"),
 )
 def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -129,9 +129,7 @@ def trained_with_two(patch):
 def second_head_tied(patch):
     """A second head that is not free: both models are trained with one."""
     train = training.train
-    patch.setattr(
-        training, "train", lambda problem, family, layers, _, **rest: train(problem, family, layers, 1, **rest)
-    )
+    patch.setattr(training, "train", lambda problem, family, layers, _, **how: train(problem, family, layers, 1, **how))
     return heads.check()
 
 
@@ -190,9 +188,7 @@ def exact_approximation(patch):
 
 def forgotten_term(patch):
     """Dropped over kept without what residuals do not see of the noise."""
-    patch.setattr(
-        step_size, "dropped_over_kept", lambda dim, context, sigma: context * dim / (context - dim) / sigma**2
-    )
+    patch.setattr(step_size, "dropped_over_kept", lambda d, n, sigma: n * d / (n - d) / sigma**2)
     return step_size.check()
 
 
