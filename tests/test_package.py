@@ -206,16 +206,7 @@ def test_only_the_command_line_prints():
 def test_importing_is_light():
     """None of these is needed to import the package; each would cost a tenth of a second or more."""
     heavy = {
-        "scipy",
-        "safetensors",
-        "rich",
-        "click",
-        "torch",
-        "jax",
-        "matplotlib",
-        "multiprocessing",
-        "pandas",
-        "sklearn",
+        *["scipy", "safetensors", "rich", "click", "torch", "jax", "matplotlib", "multiprocessing", "pandas", "sklearn"]
     }
     code = "import sys, ridgeformer; print(*{name.split('.')[0] for name in sys.modules})"
     command = [sys.executable, "-c", code]

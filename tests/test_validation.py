@@ -118,23 +118,20 @@ def test_messages_have_the_right_article():
     assert [kind_of(value) for value in given] == wanted
 
 
-@pytest.mark.parametrize(
-    ("function", "wrong", "remedy"),
-    [
-        (rf.Problem, "n", "Write context."),
-        (rf.Problem, "n_samples", "Write context."),
-        (rf.train, "n_layers", "Write layers."),
-        (rf.train, "lr", "Write protocol=GradientDescent(rate=..., steps=..., batch=...)."),
-        (rf.train_many, "family", "Write families."),
-        (rf.compare, "n_samples", "Write sequences."),
-        (rf.evaluate, "random_state", "Write seed."),
-        (rf.explain, "sigmas", "Write sigma."),
-        (GradientDescent, "lr", "Write rate."),
-        (SGD, "batch_size", "Write batch."),
-        (Search, "zzz", "Write only these."),
-        (Layout, "attn", "Write attention."),
-        (Grid, "seed", "Write seeds."),
-    ],
+@each(
+    (rf.Problem, "n", "Write context."),
+    (rf.Problem, "n_samples", "Write context."),
+    (rf.train, "n_layers", "Write layers."),
+    (rf.train, "lr", "Write protocol=GradientDescent(rate=..., steps=..., batch=...)."),
+    (rf.train_many, "family", "Write families."),
+    (rf.compare, "n_samples", "Write sequences."),
+    (rf.evaluate, "random_state", "Write seed."),
+    (rf.explain, "sigmas", "Write sigma."),
+    (GradientDescent, "lr", "Write rate."),
+    (SGD, "batch_size", "Write batch."),
+    (Search, "zzz", "Write only these."),
+    (Layout, "attn", "Write attention."),
+    (Grid, "seed", "Write seeds."),
 )
 def test_a_wrong_keyword_names_the_right_one(function, wrong, remedy):
     message = refused(lambda: function(**{wrong: 1}), f"{function.__name__} has the arguments ")

@@ -9,7 +9,6 @@ import pytest
 from ridgeformer import Diag, InputError, Layout, LinearTransformer, Moments, Problem
 from ridgeformer.models.family import FAMILIES, family_named, known_families
 from ridgeformer.models.trace import KEPT, PATCHES
-from ridgeformer.problems import Sequences
 from support import draw, refusals, tame_model
 
 LAYOUTS = [
@@ -100,16 +99,6 @@ def test_a_trace_takes_moments_draws_sequences_and_tokens():
     np.testing.assert_allclose(one.w[:, 0], plain.w[:, 2], rtol=1e-12)
     assert model.trace(s).losses.shape == (5, 5)
     assert np.array_equal(model.trace(s).losses, model.trace(s).unadjusted)  # whose draw has no oracle
-
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_losses_of_sequences_are_those_of_their_own_queries(layout):
-    """Half the mean squared error of the predictions, also where queries do not have mean 0."""
-    model = model_of("full", layout)
-    s = Problem(3, 7, "uniform(0,2)").sequences(5, seed=1, queries=4)
-    s = Sequences(s.x, s.y, s.queries + 1.0, s.answers + s.queries[..., 0] ** 2)
-    found = model.trace(s)
-    close(found.losses, 0.5 * np.square(found.readout(s.queries) - s.answers).mean(-1))
 
 
 def test_a_trace_computes_on_demand_and_keeps_what_was_asked_for(monkeypatch):

@@ -156,14 +156,8 @@ def test_a_whole_problem_as_text():
     assert str(problem) == text
     assert Problem.parse(text) == problem
     assert Problem.parse("uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
-    assert problem.as_dict() == {
-        "dim": 3,
-        "context": "4..9",
-        "noise": "uniform(0,5)",
-        "features": "factors(2)",
-        "tasks": "lowrank(2)",
-        "query": "spectrum(1,2,3)",
-    }
+    laws = {"features": "factors(2)", "tasks": "lowrank(2)", "query": "spectrum(1,2,3)"}
+    assert problem.as_dict() == {"dim": 3, "context": "4..9", "noise": "uniform(0,5)", **laws}
 
 
 def test_arguments_of_several_types_are_one_problem():
@@ -201,17 +195,9 @@ SEARCH = {"name": "search", "effort": 1.0, "caution": 1.0, "precision": "auto", 
 def test_specs_and_names_of_isotropic_runs_are_those_of_version_0_1(problem, arguments, name):
     family, layers, heads, seed, sequences = arguments
     spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, sequences=sequences)
-    assert list(spec.as_dict().items()) == [
-        ("dim", problem.dim),
-        ("context", problem.context),
-        ("noise", str(problem.noise)),
-        ("family", family),
-        ("layers", layers),
-        ("heads", heads),
-        ("seed", seed),
-        ("protocol", SEARCH),
-        ("sequences", sequences),
-    ]
+    names = ["dim", "context", "noise", "family", "layers", "heads", "seed", "protocol", "sequences"]
+    values = [problem.dim, problem.context, str(problem.noise), family, layers, heads, seed, SEARCH, sequences]
+    assert list(spec.as_dict().items()) == list(zip(names, values, strict=True))
     assert spec.name == name
     assert parse_spec(json.loads(json.dumps(spec.as_dict()))) == spec
 

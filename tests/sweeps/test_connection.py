@@ -146,18 +146,6 @@ def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes
     assert bits_in(out) == expected
 
 
-@pytest.mark.slow
-def test_a_scheduler_that_dies_before_it_has_workers(tmp_path, undisturbed):
-    """Nothing has begun, all is pending: the driver ends just the same."""
-    with cluster(tmp_path, workers=0) as (address, processes):
-        driver = start_driver(undisturbed[0], tmp_path / "runs", address)
-        wait_until((tmp_path / "runs").is_dir)
-        processes[0].kill()
-        message = end_of(driver)
-    assert GONE in message
-    assert message.count("\n") == 1
-
-
 def test_an_unreachable_scheduler(tmp_path):
     driver = start_driver(write_grid(tmp_path / "grid.toml", 1), tmp_path / "runs", "tcp://127.0.0.1:9")
     _, message = driver.communicate(timeout=LONGEST)

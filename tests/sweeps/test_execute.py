@@ -21,16 +21,8 @@ from ridgeformer.training import Search, store
 from support import LONGEST, bits, unmeasured, write_grid
 
 QUICK = Search(effort=0.2)
-GRID = Grid(
-    noise=["uniform(0,3)", "fixed(1)"],
-    dim=[3],
-    context=[6],
-    families=["gdpp", "diag"],
-    layers=[2, 1],
-    seeds=[0, 1, 2],
-    protocol=QUICK,
-    sequences=1000,
-)
+SIZES = {"dim": [3], "context": [6], "families": ["gdpp", "diag"], "layers": [2, 1], "seeds": [0, 1, 2]}
+GRID = Grid(noise=["uniform(0,3)", "fixed(1)"], protocol=QUICK, sequences=1000, **SIZES)
 
 
 @pytest.fixture(scope="module")

@@ -154,29 +154,16 @@ QUICK = Search(effort=0.1)
 
 def test_defaults_leave_problems_and_names_as_they_are():
     old = Grid(noise=["fixed(1)"], dim=[3], context=[6], layers=[1, 2])
-    new = Grid(
-        noise=["fixed(1)"],
-        dim=[3],
-        context=["6"],
-        layers=[1, 2],
-        features=["isotropic()"],
-        tasks=["gaussian()"],
-        query=["none"],
-    )
+    laws = {"features": ["isotropic()"], "tasks": ["gaussian()"], "query": ["none"]}
+    new = Grid(noise=["fixed(1)"], dim=[3], context=["6"], layers=[1, 2], **laws)
     assert [spec.name for spec in old.specs()] == [spec.name for spec in new.specs()]
     assert next(old.specs()).name == "diag-1x1-fixed-1-d3n6-s0-" + next(old.specs()).name[-10:]
 
 
 def test_a_grid_of_general_problems_is_every_combination():
-    grid = Grid(
-        noise=["fixed(2)", "student(4,1)"],
-        dim=[3],
-        context=[6, "4..8"],
-        features=["isotropic()", "powerlaw(1)"],
-        tasks=["sparse(2)", "pool(4)"],
-        query=["none", "powerlaw(0.5)"],
-        layers=[1],
-    )
+    laws = {"features": ["isotropic()", "powerlaw(1)"], "tasks": ["sparse(2)", "pool(4)"]}
+    laws["query"] = ["none", "powerlaw(0.5)"]
+    grid = Grid(noise=["fixed(2)", "student(4,1)"], dim=[3], context=[6, "4..8"], layers=[1], **laws)
     specs = list(grid.specs())
     assert len(specs) == len(grid) == 32
     assert len({spec.name for spec in specs}) == 32

@@ -207,13 +207,6 @@ def test_bits_do_not_depend_on_the_number_of_threads(family):
     assert one.history == two.history
 
 
-def test_two_heads_reach_what_one_cannot():
-    """omega of rank two; the one-head optimum is among the candidates' basins, so two heads are not worse."""
-    one, two = (train(SMALL, "diag", 2, heads, protocol=QUICK, sequences=50_000) for heads in (1, 2))
-    assert two.model.heads == 2
-    assert two.loss < one.loss + 2 * (one.result.error + two.result.error)
-
-
 def test_progress_is_reported():
     seen = []
     train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, callbacks=[seen.append])

@@ -44,15 +44,9 @@ def test_a_check_passes_within_its_bound_only():
 def test_a_check_is_plain_data():
     facts = {"array": np.arange(2), "inner": {"x": np.float32(0.5)}, "bad": float("inf")}
     found = Bound("b", float("nan"), 1.0, facts, as_printed=float("inf")).as_dict()
-    assert json.loads(json.dumps(found, allow_nan=False)) == {
-        "statement": "",
-        "what": "b",
-        "error": None,
-        "bound": 1.0,
-        "passed": False,
-        "facts": {"array": [0, 1], "inner": {"x": 0.5}, "bad": None},
-        "as_printed": None,
-    }
+    plain = {"statement": "", "what": "b", "error": None, "bound": 1.0, "passed": False, "as_printed": None}
+    plain["facts"] = {"array": [0, 1], "inner": {"x": 0.5}, "bad": None}
+    assert json.loads(json.dumps(found, allow_nan=False)) == plain
 
 
 def test_relative_error_by_hand():
