@@ -93,8 +93,8 @@ def full(layout, dtype=np.float64, layers=3):
 def kernels(layout, dtype=np.float64):
     """Full, channels, and where tokens are (x, y), Diag."""
     rng, s = np.random.default_rng(0), 1 + layout.extra
-    mixings = Mixings(*(0.05 * rng.standard_normal((3, 2, k, k)).astype(dtype) for k in (1, 1, s, s)))
     omegas = [] if layout.extra else [Omegas(0.02 * rng.standard_normal((3, 2, 2)).astype(dtype))]
+    mixings = Mixings(*(0.05 * rng.standard_normal((3, 2, k, k)).astype(dtype) for k in (1, 1, s, s)))
     return [full(layout, dtype), mixings, *omegas]
 
 
