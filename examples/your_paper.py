@@ -33,12 +33,14 @@ def losses(work, *, sequences=20_000):
 
 
 def closed_form(results):
-    """Decide a claim from what was stored. The next paragraph is the claim.
+    """Decide a claim from what was stored. The next paragraph is the claim, then follow texts about its decision.
 
     The loss of least squares is (d - n) / 2.
+
+    Reason: Chance: 4 standard errors.
     """
-    within, reason = [4 * error for error in results["losses"]["error"]], "Chance: 4 standard errors."
-    return agree(results["losses"]["loss"], list(map(expected, POINTS)), within, reason, unit="4 standard errors")
+    within = [4 * error for error in results["losses"]["error"]]
+    return agree(results["losses"]["loss"], list(map(expected, POINTS)), within, unit="4 standard errors")
 
 
 def draw(results):

@@ -17,21 +17,21 @@ eigenvalues outside a range that one sequence in 10^8 leaves are left out.
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Minimum, descend
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
+from ridgeformer.validation import Array
 from ridgeformer.wishart import eigenvalues
 
 __all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
 
 
-Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
 HOPS = 20  # moves of zeros per layer, in a row without gain, after which a model is final
@@ -141,13 +141,9 @@ def least_loss(problem: Problem, layers: int, *, searches: int | None = None) ->
         The least loss that the searches found.
     """
     seeds = range(searches or (4 if const_loss(problem) else 1))
-    return min(_expected(_best_on_all(problem, layers, seed), problem, rare=0.0) for seed in seeds)
-
-
-def _best_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
-    for depth in range(1, layers):  # from the cache, without recursion
+    for seed, depth in itertools.product(seeds, range(1, layers)):  # into the cache, without recursion
         _grown_on_all(problem, depth, seed)
-    return _grown_on_all(problem, layers, seed)
+    return min(_expected(_grown_on_all(problem, layers, seed), problem, rare=0.0) for seed in seeds)
 
 
 @functools.lru_cache(maxsize=256)

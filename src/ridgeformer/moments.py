@@ -17,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout, default_threads, one_blas_thread
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, axes, integer, real
+from ridgeformer.validation import Array, Float, array, axes, integer, real
 from ridgeformer.values import Value, read_only
 
 __all__ = ["ContextSpectrum", "Index", "Moments"]
 
 
-Array = NDArray[np.float64]
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}
 ZERO = 1e-300  # an eigenvalue of NULL times d times the largest one is rounding, and counts as this
@@ -168,11 +167,10 @@ def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectru
     enough = n > (values > ZERO).sum(1)  # otherwise some weights fit all examples
     residual = np.where(enough, np.maximum(total - explained(c, values).sum(1), 0.0), 0.0)
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
-    fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
-    return ContextSpectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)
+    values, c, vectors, residual, total = map(read_only, (values, c, vectors, residual, total))
+    return ContextSpectrum(values, c, vectors, residual, total, n, moments.dim, rounding)
 
 
-Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 Index = NDArray[np.integer[Any]] | slice
 
@@ -258,11 +256,7 @@ class Moments(Value):
         S_ = array("S", S, ("B", "d", "d"))
         count, dim = S_.shape[:2]
         b_, q_ = array("b", b, (count, dim)), array("q", q, (count,))
-        gram = np.empty((count, dim + 1, dim + 1), np.result_type(S_, b_, q_))
-        gram[:, :dim, :dim] = array("S", S_, (count, dim, dim))
-        gram[:, :dim, dim] = gram[:, dim, :dim] = b_
-        gram[:, dim, dim] = q_
-        return cls(gram, context)
+        return cls(bordered(array("S", S_, (count, dim, dim)), b_, q_), context)
 
     @classmethod
     def _trusted(
@@ -322,11 +316,8 @@ class Moments(Value):
         if layout == PAPER_LAYOUT:
             return self.gram
         if layout.coordinate in ("constant", "length") and self.sums is None:
-            refuse(
-                "tokens with a further coordinate need the sums of the tokens",
-                "moments without them",
-                "Use Moments.from_tokens, or problem.moments(..., sums=True).",
-            )
+            rule = "tokens with a further coordinate need the sums of the tokens"
+            refuse(rule, "moments without them", "Use Moments.from_tokens, or problem.moments(..., sums=True).")
         return layout.gram(self.gram, self.context, self.sums)
 
     @property
@@ -393,6 +384,23 @@ def _check_counts(tokens: Float, context: ArrayLike) -> Counts:
     if tokens[beyond].any():
         refuse("tokens beyond the number of a context's tokens must be 0", "others", "Set them to 0, or count them.")
     return np.asarray(counts)
+
+
+def bordered(S: Float, b: Float, q: Float) -> Float:
+    """Put the parts of Gram matrices together.
+
+    Args:
+        S: The matrices, [B, d, d].
+        b: The last column and row, [B, d].
+        q: The corners, [B].
+
+    Returns:
+        The Gram matrices, [B, d + 1, d + 1].
+    """
+    gram = np.empty((len(S), S.shape[1] + 1, S.shape[1] + 1), np.result_type(S, b, q))
+    gram[:, :-1, :-1], gram[:, -1, -1] = S, q
+    gram[:, :-1, -1] = gram[:, -1, :-1] = b
+    return gram
 
 
 def is_symmetric(gram: Float) -> bool:

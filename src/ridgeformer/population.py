@@ -27,10 +27,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Kernel, Layout, Matrices, Mixings, Omegas
 from ridgeformer.errors import refuse
@@ -38,11 +37,10 @@ from ridgeformer.models.families import Full
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.validation import Array, Float
 
 __all__ = ["FIXED", "REMEDY", "Minimum", "Quadratic", "check_population", "has_population"]
 
-Array = NDArray[np.float64]
-Float = NDArray[np.floating[Any]]
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
 FIXED = "Use a fixed sample (batch='sample(8192)' in Python, --batch 'sample(8192)' on the command line)"
 REMEDY = FIXED + ", or fresh sequences in every step (batch=512, or --batch 512)."

@@ -19,14 +19,12 @@ import functools
 
 import numpy as np
 from numpy.polynomial import legendre
-from numpy.typing import NDArray
 
-from ridgeformer.validation import integer
+from ridgeformer.validation import Array, integer
 
 __all__ = ["eigenvalues"]
 
 
-Array = NDArray[np.float64]
 PANEL = 16  # Gauss-Legendre nodes per panel
 
 

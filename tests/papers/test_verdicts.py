@@ -110,6 +110,7 @@ def test_quick_versions_decide_and_planted_mistakes_change_the_verdict(name, fol
     names = [check.__name__ for check in outcome.paper.checks]
     for check, decided in zip(names, outcome.checks, strict=True):
         assert decided.verdict in OTHERWISE.get((name, check), ("supported",)), (check, decided)
+        assert all((decided.claim, decided.expected, decided.tolerance, decided.reason, decided.rule)), check
     for picture in outcome.paper.pictures.values():
         assert svg(picture, outcome.results).startswith("data:image/svg+xml")
     module = importlib.import_module(f"ridgeformer.papers.{name}")

@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.evaluation.sequence_losses import TOKENS, draw_sequences
@@ -18,9 +17,8 @@ from ridgeformer.noise import Noise
 from ridgeformer.problems import BaseProblem, Draw, Lengths
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.problems.parts import ContextRule
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import Array, array, integer
 
-Array = NDArray[np.float64]
 Over = str | Mapping[str, Any] | None
 LONGEST, TITLE = 60, 90  # characters of a label, and of one that is a title
 
@@ -133,11 +131,9 @@ def _given(problem: BaseProblem, over: Over) -> dict[str, Any]:
 
 def _layers(values: Any, layers: int | None) -> tuple[int, ...]:
     if layers is None:
-        refuse(
-            "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else",
-            "another predictor",
-            "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.",
-        )
+        rule = "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else"
+        received = "another predictor"
+        refuse(rule, received, "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.")
     chosen = range(layers + 1) if values is None else _listed("layer", values)
     return tuple(integer("layer", value, 0, layers) for value in chosen)
 
@@ -158,11 +154,9 @@ def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...]
     if longest * (problem.dim + 1) > TOKENS and problem.has_known_laws:
         return None
     if "context" not in problem.arguments and not (problem.lengths.fixed and longest <= problem.lengths.most):
-        refuse(
-            "a problem with this context needs an argument context",
-            f"{kind_of(problem)} with {problem.lengths} examples",
-            f"Let its __init__ take context, or ask for at most {problem.lengths.least} examples.",
-        )
+        rule = "a problem with this context needs an argument context"
+        received = f"{kind_of(problem)} with {problem.lengths} examples"
+        refuse(rule, received, f"Let its __init__ take context, or ask for at most {problem.lengths.least} examples.")
     return tuple(int(value) for value in listed)
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.axes import TITLE, Over, Points, short_label
@@ -29,9 +28,8 @@ from ridgeformer.losses import warn_below_floor
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import choice, integer, keywords
+from ridgeformer.validation import Array, choice, integer, keywords
 
-Array = NDArray[np.float64]
 BLOCK = 16_384  # sequences at a time, at most: memory does not grow with their number
 FLOORS = 64  # floors that are remembered
 _floors: dict[tuple[Any, ...], Loss] = {}  # by problem, prefix, number of sequences and seed
@@ -146,11 +144,9 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> L
     """
     best = check_any_problem(problem).best_predictor()
     if best is None:
-        refuse(
-            "a floor needs a problem whose best predictor is known",
-            f"{problem}, which supplies none",
-            "Write a method best_predictor() in its class, or leave the floor unknown.",
-        )
+        rule = "a floor needs a problem whose best predictor is known"
+        received = f"{problem}, which supplies none"
+        refuse(rule, received, "Write a method best_predictor() in its class, or leave the floor unknown.")
     key = (problem, None, how_many(problem, sequences), integer("seed", seed, 0))
     if key in _floors:
         return _floors[key]
@@ -329,11 +325,11 @@ class _Comparison:
             refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
         points, seed = self.points.problems, self.seed
         rare = [[explosion_probability(q, self._fitting(p, q), seed=seed) for q in points] for p in self.columns]
-        fields = {"explosion_probability": "probability", "explosion_error": "error", "explosion_hits": "hits"}
-        return {
-            field: self._spread(np.array([[getattr(one, name) for one in row] for row in rare]), np.nan)
-            for field, name in fields.items()
-        }
+        fields = {}
+        for name in ("probability", "error", "hits"):
+            values = np.array([[getattr(one, name) for one in row] for row in rare])
+            fields[f"explosion_{name}"] = self._spread(values, np.nan)
+        return fields
 
     def _gathered(self, field: str) -> Any:
         """A field of `Losses`, [K, *points]."""
@@ -365,11 +361,8 @@ def _named(predictors: Any) -> dict[str, AnyPredictor]:
             name, again = repr(one), sum(1 for known in named.values() if repr(known) == repr(one))
             named[f"{name} ({again + 1})" if again else name] = one
     if not named:
-        refuse(
-            "a comparison needs at least one predictor",
-            f"an empty {type(predictors).__name__}",
-            "Pass {name: predictor}.",
-        )
+        rule = "a comparison needs at least one predictor"
+        refuse(rule, f"an empty {type(predictors).__name__}", "Pass {name: predictor}.")
     return named
 
 

@@ -30,7 +30,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
@@ -41,10 +40,9 @@ from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.problems.features import Isotropic
-from ridgeformer.validation import integer, keywords
+from ridgeformer.validation import Array, integer, keywords
 from ridgeformer.values import Value
 
-Array = NDArray[np.float64]
 BLOCK = 4096  # sequences at a time
 PILOTS, SHARE = 4, 0.1  # rounds before the last one, and the share of the sequences that each of them takes
 ALIKE, TRIED = 1e-3, 64  # how far weights may be from those of rotated contexts, and on how many contexts
@@ -126,11 +124,9 @@ def explosion_probability(
     law, count = check_problem(problem), integer("sequences", sequences, 1000)
     check_predictor("the predictor", predictor, law)
     if needs_tokens(predictor):
-        refuse(
-            "explosion probabilities need a predictor with weights(moments), because contexts are drawn as moments",
-            f"{type(predictor).__name__}, which only has predict(x, y, queries)",
-            "Count explosions with evaluate and many sequences.",
-        )
+        rule = "explosion probabilities need a predictor with weights(moments), because contexts are drawn as moments"
+        received = f"{type(predictor).__name__}, which only has predict(x, y, queries)"
+        refuse(rule, received, "Count explosions with evaluate and many sequences.")
     certain = _largest_probability(law, predictor)
     if certain < 1:
         return ExplosionProbability(0.0, 0.0, 0.0, 0, 0, certain)

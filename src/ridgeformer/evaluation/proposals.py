@@ -41,8 +41,8 @@ from ridgeformer.evaluation.tilts import (
     unit_vectors,
 )
 from ridgeformer.problems import Draw, Problem
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 STREAM = 1 << 29  # the stream that proposals draw from, apart from every evaluation's and training's
 DIRECTION = (0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0, -3.0, -10.0, -20.0)  # see `factor`; < 0 compresses
 WHOLE = (3.0, 9.0, 20.0, 32.0, -9.0)  # the same for the whole context
@@ -287,7 +287,6 @@ class Proposal:
         g, pool, known = rng.standard_normal(z.shape), None, np.empty(0)
         if law.pool is not None:
             number = self.problem.tasks.choose(rng.random(count), law.dim)
-            assert number is not None
             pool, root, known = number >= 0, root * (number < 0)[:, None], law.pool[number]
         if numbers := self.problem.tasks.numbers(law.dim):
             pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))

@@ -29,11 +29,11 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation.table import Table
 from ridgeformer.files import jsonable
 from ridgeformer.losses import ratio, without_rounding
+from ridgeformer.validation import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
 BY_POINT = ("floor", "floor_error", "signal")
 PRINTED = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
@@ -105,10 +105,8 @@ class Loss(Table):
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and the ratio, ready for JSON; a number that is not finite is None."""
-        fields = super().as_dict()
-        asked = {name: fields.pop(name) for name in OPTIONAL}
-        asked = {name: value for name, value in asked.items() if value is not None}
-        return {**fields, **asked, "ratio": jsonable(self.ratio)}
+        row: dict[str, Any] = jsonable(self.rows()[0])
+        return row
 
     def _title(self) -> str:
         return f"{_kind(self.adjusted)} on {self.sequences:,} sequences"
@@ -190,12 +188,11 @@ class Losses(Table, Mapping[str, Any]):
         if name not in self.names:
             raise KeyError(f"the name must be one of {', '.join(self.names)}; got {name!r}. Choose one of these.")
         i = self.names.index(name)
+        chosen = self._select([i], {})
         if self.axes:
-            return self._select([i], {})
-        values = {field: getattr(self, field)[i].item() for field in BY_PREDICTOR}
-        values |= {field: getattr(self, field).item() for field in BY_POINT}
-        values |= {field: getattr(self, field)[i].item() for field in OPTIONAL if getattr(self, field) is not None}
-        return Loss(name=name, sequences=self.sequences, estimator=self.estimator, adjusted=self.adjusted, **values)
+            return chosen
+        values = {field: value for field, value in chosen.rows()[0].items() if field != "ratio"}
+        return Loss(estimator=self.estimator, adjusted=self.adjusted, **values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)

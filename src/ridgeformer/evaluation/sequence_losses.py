@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
@@ -29,9 +28,8 @@ from ridgeformer.predictors.base import LinearTokenPredictor, Predictor, TokenPr
 from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.problems import BaseProblem, Draw, Problem, Sequences
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import integer
+from ridgeformer.validation import Array, integer
 
-Array = NDArray[np.float64]
 Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
 AnyPredictor = Predictor | TokenPredictor
@@ -53,19 +51,12 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
     """
     check_any_problem(problem)
     if isinstance(predictor, type) or not (isinstance(predictor, Predictor) or needs_tokens(predictor)):
-        refuse(
-            f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)",
-            kind_of(predictor),
-            "Pass its attribute model."
-            if hasattr(predictor, "model")
-            else "Pass a model, or a baseline such as AdaRR().",
-        )
+        rule = f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)"
+        other = "its attribute model" if hasattr(predictor, "model") else "a model, or a baseline such as AdaRR()"
+        refuse(rule, kind_of(predictor), f"Pass {other}.")
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
-        refuse(
-            f"a model for dimension {predictor.dim} needs a problem of that dimension",
-            f"dimension {problem.dim}",
-            "Use a problem or a model of the same dimension.",
-        )
+        rule = f"a model for dimension {predictor.dim} needs a problem of that dimension"
+        refuse(rule, f"dimension {problem.dim}", "Use a problem or a model of the same dimension.")
 
 
 def how_many(problem: BaseProblem, sequences: int) -> int:
@@ -153,11 +144,9 @@ def _tokens_of(draw: Draw, rng: np.random.Generator) -> Sequences:
     if metric is not None:
         queries = queries @ np.swapaxes(_root(metric), -1, -2)
     task = np.asarray(draw.task, np.float64)
-    answers, context = (
-        np.einsum("bmd,bd->bm", queries, task),
-        None if isinstance(moments.context, int) else moments.counts,
-    )
-    return Sequences(e[..., :dim], e[..., dim], queries, answers, task, draw.sigma, context, metric)
+    answers, context = np.einsum("bmd,bd->bm", queries, task), moments.context
+    counts = None if isinstance(context, int) else context
+    return Sequences(e[..., :dim], e[..., dim], queries, answers, task, draw.sigma, counts, metric)
 
 
 class Oracle:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.moments import Moments
+from ridgeformer.moments import Moments, bordered
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Ratio = Callable[[Index], Array]
 LEAST = 1e-6  # the smallest factor of a variance: a smaller one would enlarge rounding
@@ -93,10 +93,8 @@ class TokenMoments:
         Returns:
             The moments.
         """
-        d, Sw, e = self.S.shape[1], np.einsum("bij,bj->bi", self.S, w), self.e * sigma[:, None]
-        gram = np.empty((len(w), d + 1, d + 1))
-        gram[:, :d, :d], gram[:, d, d] = self.S, (w * (Sw + 2 * e)).sum(1) + sigma**2 * self.r
-        gram[:, :d, d] = gram[:, d, :d] = Sw + e
+        Sw, e = np.einsum("bij,bj->bi", self.S, w), self.e * sigma[:, None]
+        gram = bordered(self.S, Sw + e, (w * (Sw + 2 * e)).sum(1) + sigma**2 * self.r)
         labels = (self.x * w).sum(1) + sigma * self.xi
         return Moments._trusted(gram, context, sigma, np.column_stack([self.x, labels]))
 

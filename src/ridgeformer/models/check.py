@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import NumpyEngine
 from ridgeformer.engine.law import PAPER_LAYOUT
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 DIM, LAYERS, CONTEXT, BATCH = 3, 2, 5, 4
 SCALE = 0.2
 SLACK = 1e-5  # of the largest derivative: what differences of steps of 1e-6 leave

@@ -14,10 +14,9 @@ from ridgeformer.engine.kernels import MOST_LAYERS
 from ridgeformer.engine.law import MOST_DIM
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, Gradient
-from ridgeformer.validation import array, integer, real
+from ridgeformer.validation import Float, array, integer, real
 from ridgeformer.values import read_only
 
-Float = NDArray[np.floating[Any]]
 OMEGAS = {"omega_xx": (0, 0), "omega_xy": (0, 1), "omega_yx": (1, 0), "omega_yy": (1, 1)}  # to and from
 
 

@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel, Layout, Matrices
 from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import array, integer, layer_number, precision, real, register
+from ridgeformer.validation import Float, array, integer, layer_number, precision, real, register
 from ridgeformer.values import Value, read_only
 
-Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
 Gradient = Kernel | None
@@ -181,11 +180,8 @@ class Family(Value, ABC):
         if not alike or any(
             a != b and b >= 0 for g, w in zip(given, wanted, strict=True) for a, b in zip(g, w, strict=True)
         ):
-            refuse(
-                f"a gradient must have the shapes {list(wanted)} of the kernel",
-                given,
-                "Pass evaluate(...).gradient as it is.",
-            )
+            rule = f"a gradient must have the shapes {list(wanted)} of the kernel"
+            refuse(rule, given, "Pass evaluate(...).gradient as it is.")
         return gradient
 
     @classmethod
@@ -475,11 +471,9 @@ def _complete(family: type[Family]) -> type[Family]:
     """The class, if it has everything that a family needs."""
     missing = sorted(getattr(family, "__abstractmethods__", ())) + ["name"] * (not hasattr(family, "name"))
     if missing:
-        refuse(
-            "a family needs name, arrays, dense, heads, identity_layer, pullback and random",
-            f"the class {family.__qualname__} without {', '.join(missing)}",
-            'Write these; see "Families of your own" in docs/explanations/families.md.',
-        )
+        rule = "a family needs name, arrays, dense, heads, identity_layer, pullback and random"
+        received = f"the class {family.__qualname__} without {', '.join(missing)}"
+        refuse(rule, received, 'Write these; see "Families of your own" in docs/explanations/families.md.')
     return family
 
 
@@ -498,11 +492,9 @@ def check_registered(family: type[Family]) -> str:
     own = getattr(family, "inner", family)  # of a looped family: the one that is repeated
     known = family_named(own.name)
     if known is not own:
-        refuse(
-            "a family that is stored must have a name of its own",
-            f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}",
-            'Write name = "my_family" in its class.',
-        )
+        rule = "a family that is stored must have a name of its own"
+        received = f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}"
+        refuse(rule, received, 'Write name = "my_family" in its class.')
     return family.name
 
 

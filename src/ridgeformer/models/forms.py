@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
@@ -15,10 +14,8 @@ from ridgeformer.models.family import EDIT, Family
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, axes, choice, integer, number, real
+from ridgeformer.validation import Float, array, axes, choice, integer, number, real
 from ridgeformer.values import Value, read_only
-
-Float = NDArray[np.floating[Any]]
 
 
 class Stack(Value):
@@ -46,11 +43,8 @@ class Stack(Value):
                 refuse(f"dim must fit the parameters, which are for {fitting}", dim, "Leave dim out.")
             dim = fitting
         if dim is None:
-            refuse(
-                f"parameters of the family {family.name} fit any dimension, so dim must be given",
-                "none",
-                "Pass dim=10, for example.",
-            )
+            rule = f"parameters of the family {family.name} fit any dimension, so dim must be given"
+            refuse(rule, "none", "Pass dim=10, for example.")
         if not family.built_in:
             from ridgeformer.models.check import check_family
 
@@ -112,11 +106,9 @@ class MomentForm(Stack):
         if isinstance(contexts, Sequences):
             contexts = Draw.from_sequences(contexts)
         if not isinstance(contexts, Draw | Moments):
-            refuse(
-                "a trace is of a draw, moments, sequences, or features x with labels y",
-                kind_of(contexts) + ("" if axes(contexts) == 0 else " without labels"),
-                "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
-            )
+            rule = "a trace is of a draw, moments, sequences, or features x with labels y"
+            received = kind_of(contexts) + ("" if axes(contexts) == 0 else " without labels")
+            refuse(rule, received, "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.")
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)
         self._check(moments)
         return Trace(self, self._gram(moments), draw)  # type: ignore[arg-type]
@@ -276,11 +268,8 @@ class MomentForm(Stack):
         if not isinstance(moments, Moments):
             refuse("a model takes Moments", kind_of(moments), "Use draw.moments or Moments.from_tokens.")
         if moments.dim != self.dim:
-            refuse(
-                f"a model for dimension {self.dim} takes moments of dimension {self.dim}",
-                f"dimension {moments.dim}",
-                "Use a problem or a model of the same dimension.",
-            )
+            rule = f"a model for dimension {self.dim} takes moments of dimension {self.dim}"
+            refuse(rule, f"dimension {moments.dim}", "Use a problem or a model of the same dimension.")
 
 
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
@@ -341,11 +330,8 @@ class TokenForm(Stack):
         x_, y_, asked = real("x", x), real("y", y), real("queries", queries)
         single = x_.ndim == 2 and y_.ndim == 1
         if x_.ndim == 2 and asked.ndim == 1:
-            refuse(
-                f"queries of one context must have shape (m, {self.dim})",
-                f"shape {asked.shape}",
-                "For a single query, pass queries[None].",
-            )
+            rule = f"queries of one context must have shape (m, {self.dim})"
+            refuse(rule, f"shape {asked.shape}", "For a single query, pass queries[None].")
         if single:
             x_ = array("x", x_, ("n", self.dim))[None]
             y_ = array("y", y_, (x_.shape[1],))[None]

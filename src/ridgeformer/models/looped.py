@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine import Kernel
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, Gradient, family_named, sized, with_sizes
-from ridgeformer.validation import integer
+from ridgeformer.validation import Float, integer
 
-Float = NDArray[np.floating[Any]]
+SHARED = ("built_in", "useful_heads", "isotropic", "further_scalars", "further_vectors")  # with the other family
 
 
 class LoopedFamily(Family):
@@ -89,11 +89,8 @@ class LoopedFamily(Family):
             return self.once.pullback(None)
         once = self.once.layers
         if any(np.ndim(piece) == 0 or len(piece) != self.layers for piece in gradient):
-            refuse(
-                f"a gradient must have {self.layers} layers",
-                [np.shape(p) for p in gradient],
-                "Pass all that the engine returned.",
-            )
+            rule = f"a gradient must have {self.layers} layers"
+            refuse(rule, [np.shape(p) for p in gradient], "Pass all that the engine returned.")
         return self.once.pullback(type(gradient)(*(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient)))
 
     def stretched(self, by: float) -> Self:
@@ -161,9 +158,5 @@ def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
         inner=inner,
         loops=loops,
         contains=None if inner.contains is None else Looped(inner.contains, loops),
-        built_in=inner.built_in,
-        useful_heads=inner.useful_heads,
-        isotropic=inner.isotropic,
-        further_scalars=inner.further_scalars,
-        further_vectors=inner.further_vectors,
+        **{name: getattr(inner, name) for name in SHARED},
     )

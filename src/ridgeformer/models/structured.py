@@ -17,10 +17,8 @@ from ridgeformer.engine import Mixings
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import ArrayFamily, Diag, natural, with_more_heads
 from ridgeformer.models.family import Family, Gradient, sized, with_sizes
-from ridgeformer.validation import integer, real
+from ridgeformer.validation import Float, integer, real
 from ridgeformer.values import read_only
-
-Float = NDArray[np.floating[Any]]
 
 
 class LowRankFamily(ArrayFamily):

@@ -26,14 +26,13 @@ from ridgeformer.engine.kernels import layer_of
 from ridgeformer.engine.reference import through_layer
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import Draw
-from ridgeformer.validation import array, integer, layer_number, real
+from ridgeformer.validation import Array, array, integer, layer_number, real
 from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
 
 Float = NDArray[Any]  # float32 or float64
-Array = NDArray[np.float64]
 KEPT = ("G", "T", "C", "M", "u", "a", "w")
 PATCHES = ("gram", "S", "b", "q", "further", "query")
 TOKENS = "{} contexts, tokens of {} coordinates, d = {}, attention={}, coordinate={}"
@@ -171,15 +170,11 @@ class Trace(Value):
 
     def _losses(self, which: int) -> Array:
         if self.draw is None:
-            refuse(
-                "losses need what the predictions are compared with",
-                "a trace of moments or tokens alone",
-                "Trace a draw: model.trace(problem.moments(1000)).",
-            )
-        pairs = zip(
-            self.weights, self.intercepts if self.model.layout.counted else [None] * len(self.weights), strict=True
-        )
+            rule = "losses need what the predictions are compared with"
+            refuse(rule, "a trace of moments or tokens alone", "Trace a draw: model.trace(problem.moments(1000)).")
+        intercepts = self.intercepts if self.model.layout.counted else [None] * len(self.weights)
         with np.errstate(all="ignore"):
+            pairs = zip(self.weights, intercepts, strict=True)
             losses = np.stack([self.draw.both_losses(*pair)[which] for pair in pairs])
         return np.where(np.isnan(losses), np.inf, losses)
 
@@ -270,17 +265,12 @@ class Trace(Value):
         if not isinstance(other, Trace):
             refuse("a patch comes from another Trace", kind_of(other), "Pass model.trace(contexts).")
         if other._tokens != self._tokens:
-            refuse(
-                f"a patch must have the contexts and tokens of the trace: {TOKENS.format(*self._tokens)}",
-                TOKENS.format(*other._tokens),
-                "Trace as many contexts, with a model of the same dimension and layout.",
-            )
+            rule = f"a patch must have the contexts and tokens of the trace: {TOKENS.format(*self._tokens)}"
+            received = TOKENS.format(*other._tokens)
+            refuse(rule, received, "Trace as many contexts, with a model of the same dimension and layout.")
         if layer > other.model.layers:
-            refuse(
-                f"a patch of layer {layer} must come from a model with that many layers",
-                f"a model with {other.model.layers}",
-                "Patch an earlier layer.",
-            )
+            rule = f"a patch of layer {layer} must come from a model with that many layers"
+            refuse(rule, f"a model with {other.model.layers}", "Patch an earlier layer.")
         names = [what] if isinstance(what, str | int) else list(what)
         if not names:
             refuse("a patch must name what is patched", "nothing", f"Choose some of {', '.join(PATCHES)}.")
@@ -305,11 +295,8 @@ class Trace(Value):
             here[at] = here[:, at] = True
             return here
         if what not in PATCHES:
-            refuse(
-                f"what is patched must be among {', '.join(PATCHES)}, or the number of a coordinate",
-                shown(what),
-                "Choose some of these.",
-            )
+            rule = f"what is patched must be among {', '.join(PATCHES)}, or the number of a coordinate"
+            refuse(rule, shown(what), "Choose some of these.")
         if what == "further" and size == d + 1:
             refuse("further coordinates need a layout that has some", repr(self.model), "Patch gram, S, b or q.")
         x, every = slice(d), slice(None)

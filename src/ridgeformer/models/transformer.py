@@ -124,11 +124,8 @@ class LinearTransformer(TokenForm, MomentForm):
         if dim == self.dim:
             return self
         if self.family.width is not None:
-            refuse(
-                f"parameters of the family {self.family.name} are for one dimension, here {self.dim}",
-                f"dimension {dim}",
-                "Use GD++, Diag or channels, which have no d in their parameters.",
-            )
+            rule = f"parameters of the family {self.family.name} are for one dimension, here {self.dim}"
+            refuse(rule, f"dimension {dim}", "Use GD++, Diag or channels, which have no d in their parameters.")
         room = replace(self.layout, scratch=0) if self.family.further_scalars is not None else self.layout
         return LinearTransformer(self.family, dim, room)
 
@@ -226,11 +223,8 @@ class LinearTransformer(TokenForm, MomentForm):
         """
         layer = layer_number(layer, self.layers)
         if self.layers == 1:
-            refuse(
-                "a model needs at least one layer",
-                "a request to remove the last one",
-                "Keep one, or let it do nothing: P=0.",
-            )
+            rule = "a model needs at least one layer"
+            refuse(rule, "a request to remove the last one", "Keep one, or let it do nothing: P=0.")
         parts = [part for part in (slice(0, layer), slice(layer + 1, self.layers)) if part.start < part.stop]
         return self._with(_joined([self._with(self.family.select(part)) for part in parts]))
 
@@ -302,11 +296,8 @@ def _edited(model: LinearTransformer, layer: int, parameters: Mapping[str, Array
         refuse(f"the parameters of a {family.name} layer are {', '.join(names)}", given, "Choose among these.")
     kinds = {"P": "P", "Q": "P", "omega": "omega", **dict.fromkeys(OMEGAS, "omega")}
     if len({kinds.get(name, "") for name in parameters}) > 1:
-        refuse(
-            "an edit is of the omegas, of P and Q, or of other parameters",
-            ", ".join(parameters),
-            "Make one edit after the other: model.edit(...).edit(...).",
-        )
+        rule = "an edit is of the omegas, of P and Q, or of other parameters"
+        refuse(rule, ", ".join(parameters), "Make one edit after the other: model.edit(...).edit(...).")
     if parameters.keys() & {"P", "Q"}:
         dense = family if _holds(model, family, parameters) else Full(model.P, model.Q)
         return dense.edit(layer, **_with_heads(dense, parameters))

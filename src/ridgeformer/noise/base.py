@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse
-from ridgeformer.validation import array, axes, integer, number, number_text
+from ridgeformer.validation import Array, array, axes, integer, number, number_text
 from ridgeformer.values import Value, read_only
 
-Array = NDArray[np.float64]
 LARGEST = 1e12  # a noise level above which no signal is left
 MOST_NODES = 1024  # per octave
 TAIL = 1e-12  # probability that quadrature leaves out at each end
@@ -424,11 +423,9 @@ def check_text(noise: Noise) -> str:
         InputError: The distribution is of a class of the user's own, so no text can be read back as the same law.
     """
     if not noise.has_text:
-        refuse(
-            "a run is named after its problem, so its noise must be one that text can describe",
-            f"{kind_of(noise)} of your own",
-            f"Evaluate with it without naming a run, or train on a built-in one. {EXAMPLES}",
-        )
+        rule = "a run is named after its problem, so its noise must be one that text can describe"
+        received = f"{kind_of(noise)} of your own"
+        refuse(rule, received, f"Evaluate with it without naming a run, or train on a built-in one. {EXAMPLES}")
     return str(noise)
 
 

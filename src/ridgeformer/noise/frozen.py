@@ -13,21 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.noise.base import (
-    EXAMPLES,
-    LARGEST,
-    LAWS,
-    TAIL,
-    Array,
-    Noise,
-    Uniform,
-    check_tail,
-    octaves,
-    panels,
-    read_call,
-    refined,
-)
-from ridgeformer.validation import number_text
+from ridgeformer.noise import base
+from ridgeformer.noise.base import EXAMPLES, LARGEST, TAIL, Noise, Uniform, check_tail, octaves, panels, refined
+from ridgeformer.validation import Array, number_text
 from ridgeformer.values import read_only
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
@@ -86,18 +74,12 @@ class Frozen(Noise):
             refuse("noise needs a finite E[sigma^2]", f"{moment}", "Choose a distribution with a lighter tail.")
         # Some quantile functions of scipy never return where the levels are huge: so this comes first.
         if not (moment <= LARGEST**2 and (largest := float(law.isf(TAIL))) <= LARGEST):
-            refuse(
-                f"noise levels must stay below {LARGEST:g}, where no signal is left",
-                f"{self._text} with a mean square of {moment:.3g}",
-                "Pass a smaller scale.",
-            )
+            rule = f"noise levels must stay below {LARGEST:g}, where no signal is left"
+            refuse(rule, f"{self._text} with a mean square of {moment:.3g}", "Pass a smaller scale.")
         levels = largest - float(law.ppf(TAIL)) + 1 if variance <= MOST_LEVELS**2 else math.inf
         if self._discrete and not levels <= MOST_LEVELS:
-            refuse(
-                f"discrete noise must have at most {MOST_LEVELS:,} levels",
-                f"{self._text} with more",
-                "Choose a continuous distribution, or fewer levels.",
-            )
+            rule = f"discrete noise must have at most {MOST_LEVELS:,} levels"
+            refuse(rule, f"{self._text} with more", "Choose a continuous distribution, or fewer levels.")
         _check_same(law, distribution, self._text)
         self._second_moment = moment
 
@@ -222,11 +204,8 @@ def _check_sizes(values: Iterable[Any]) -> None:
     numbers: list[Any] = [value for value in values if isinstance(value, Real)]
     odd = [value for value in numbers if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
     if odd:
-        refuse(
-            f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}",
-            shown(odd[0]),
-            "Pass a number between these.",
-        )
+        rule = f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}"
+        refuse(rule, shown(odd[0]), "Pass a number between these.")
 
 
 def _rebuilt(distribution: Any, text: str) -> Any:
@@ -239,11 +218,9 @@ def _rebuilt(distribution: Any, text: str) -> Any:
     generic = (stats.rv_continuous._ppf, stats.rv_discrete._ppf)
     kind: Any = type(distribution.dist)
     if kind._ppf in generic or name in SLOW:
-        refuse(
-            "noise must have quantiles that scipy computes directly",
-            f"{text}, whose quantiles scipy finds by numerical search, which would take minutes",
-            "Choose another distribution, or Categorical with a list of levels.",
-        )
+        rule = "noise must have quantiles that scipy computes directly"
+        received = f"{text}, whose quantiles scipy finds by numerical search, which would take minutes"
+        refuse(rule, received, "Choose another distribution, or Categorical with a list of levels.")
     return parse_scipy(text)
 
 
@@ -252,11 +229,8 @@ def _check_same(law: Any, distribution: Any, text: str) -> None:
     chances = np.array([0.01, 0.3, 0.7, 0.99])
     pairs = [(law.support(), distribution.support()), (law.ppf(chances), distribution.ppf(chances))]
     if not all(np.array_equal(mine, given, equal_nan=True) for mine, given in pairs):
-        refuse(
-            "a distribution must be the one that its name and parameters describe",
-            f"another one called {text}",
-            "Use scipy.stats directly, without changing the distribution.",
-        )
+        rule = "a distribution must be the one that its name and parameters describe"
+        refuse(rule, f"another one called {text}", "Use scipy.stats directly, without changing the distribution.")
     if not np.isfinite(pairs[1]).all():
         refuse("a distribution must have finite quantiles", text, "Check its parameters.")
 
@@ -283,7 +257,7 @@ def parse_scipy(text: str) -> Any:
     """
     from scipy import stats
 
-    name, positional, named = read_call(text)
+    name, positional, named = base.read_call(text)
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
         refuse("noise must name a known distribution", repr(name[:80]), EXAMPLES)
@@ -292,4 +266,4 @@ def parse_scipy(text: str) -> Any:
         return family(*positional, **named)
 
 
-LAWS["scipy.stats"] = lambda law: Frozen(parse_scipy(law) if isinstance(law, str) else law)
+base.LAWS["scipy.stats"] = lambda law: Frozen(parse_scipy(law) if isinstance(law, str) else law)

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.noise.base import LAWS, TAIL, Array, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
-from ridgeformer.validation import number, number_text
+from ridgeformer.noise.base import LAWS, TAIL, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
+from ridgeformer.validation import Array, number, number_text
 from ridgeformer.values import read_only
 
 DRAWN, BINS = 1 << 16, 160  # levels that `of_gram` counts, and in how many bins

@@ -22,17 +22,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
+from ridgeformer.validation import Array
 
-__all__ = ["PAPER"]
-
-Array = NDArray[np.float64]
 SIGMA = 0.5
 FEATURES = {"isotropic": None, "fixed": "powerlaw(1)", "rotated": "rotated(powerlaw(1))"}
 FAMILY = {"isotropic": "diag", "fixed": "preconditioned", "rotated": "diag"}  # a fixed covariance can be learned
@@ -96,18 +93,19 @@ def known(results: Results) -> Check:
 
     With an isotropic or fixed covariance, depth helps only at short context: relative to the signal, its gain falls to
     0 as the context grows.
+
+    Expected: a gain that falls as n^-1
+    Tolerance: a power below -1/2
+    Reason: One layer leaves a share of order d / n of the signal, so that the gain falls as 1 / n if the claim is
+        true, and stays if it is not; -1/2 is midway.
+    Rule: rejected where the gain of the deepest model over one layer falls more slowly than n^-1/2 at long context
     """
     lengths = results["depth"]["lengths"]
     gain = {setting: _share(results, setting) for setting in ("isotropic", "fixed")}
     powers = {setting: _power(lengths, values) for setting, values in gain.items()}
     return Check(
         _words(lengths, gain, powers),
-        "a gain that falls as n^-1",
-        "a power below -1/2",
-        "One layer leaves a share of order d / n of the signal, so that the gain falls as 1 / n if the claim is true, "
-        "and stays if it is not; -1/2 is midway.",
-        "rejected where the gain of the deepest model over one layer falls more slowly than n^-1/2 at long context",
-        tuple(value < -0.5 for value in powers.values()),
+        holds=tuple(value < -0.5 for value in powers.values()),
         brief="gain / signal falls as "
         + ", ".join(f"n^{value:.2f} ({setting})" for setting, value in powers.items())
         + f"; rotated n^{_power(lengths, _share(results, 'rotated')):.2f}",
@@ -118,19 +116,17 @@ def rotated(results: Results) -> Check:
     """Decide whether depth always helps where the covariance is rotated. See `Paper`.
 
     With a covariance that is rotated for every sequence, depth helps at every context length, however long.
+
+    Expected: a gain at every length, which stays as n grows
+    Tolerance: 4 standard errors, and a power above -1/2
+    Reason: Chance; and midway between a gain that stays and one that falls as 1 / n.
+    Rule: rejected where depth gains nothing at a length, or its gain falls faster than n^-1/2 at long context
     """
     lengths, gain = results["depth"]["lengths"], {"rotated": _share(results, "rotated")}
     powers = {"rotated": _power(lengths, gain["rotated"])}
     loss, error = _losses(results, "rotated"), np.array(results["depth"]["rotated"]["error"])
     clear = loss[:, 0] - loss[:, -1] > 4 * np.hypot(error[:, 0], error[:, -1])
-    return Check(
-        _words(lengths, gain, powers),
-        "a gain at every length, which stays as n grows",
-        "4 standard errors, and a power above -1/2",
-        "Chance; and midway between a gain that stays and one that falls as 1 / n.",
-        "rejected where depth gains nothing at a length, or its gain falls faster than n^-1/2 at long context",
-        (*clear.tolist(), powers["rotated"] > -0.5),
-    )
+    return Check(_words(lengths, gain, powers), holds=(*clear.tolist(), powers["rotated"] > -0.5))
 
 
 def relative(results: Results) -> Check:
@@ -138,18 +134,19 @@ def relative(results: Results) -> Check:
 
     The same relative to the loss that is left: with a fixed covariance, one layer comes closer to the deepest model as
     the context grows.
+
+    Expected: falling to 1
+    Tolerance: none
+    Reason: Only the direction counts. The best loss also falls as 1 / n, as the noise is averaged out, so that the
+        ratio need not fall.
+    Rule: rejected where the ratio grows from one length to the next
     """
     lengths, loss = results["depth"]["lengths"], _losses(results, "fixed")
     factor = loss[:, 0] / loss[:, -1]
     return Check(
         "loss of one layer over the deepest: "
         + ", ".join(f"{value:.2f} at n = {n}" for n, value in zip(lengths, factor, strict=True)),
-        "falling to 1",
-        "none",
-        "Only the direction counts. The best loss also falls as 1 / n, as the noise is averaged out, so that the ratio "
-        "need not fall.",
-        "rejected where the ratio grows from one length to the next",
-        tuple((np.diff(factor) < 0).tolist()),
+        holds=tuple((np.diff(factor) < 0).tolist()),
     )
 
 

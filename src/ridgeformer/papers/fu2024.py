@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.explanation import compare_algorithms
 from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, panels
@@ -30,10 +29,8 @@ from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Map, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
+from ridgeformer.validation import Array
 
-__all__ = ["PAPER"]
-
-Array = NDArray[np.float64]
 SETTINGS = ("isotropic", "ill-conditioned")
 METHODS = ("gradient descent", "newton")
 
@@ -86,21 +83,19 @@ def second_order(results: Results) -> Check:
     """Decide whether layers are worth more steps than a first-order method could save. See `Paper`.
 
     Layers are worth exponentially many steps of gradient descent, as iterations of a second-order method are.
+
+    Expected: for L layers more than L^2 steps
+    Tolerance: none
+    Reason: The best first-order methods (Chebyshev, conjugate gradients) reach with L steps what gradient descent
+        reaches with about L^2; a second-order method does better.
+    Rule: rejected where L layers are worth L^2 steps of gradient descent or fewer
     """
     words, holds = [], []
     for name in SETTINGS:
         steps = _iterations(results, name, "needed", "gradient descent")
         words.append(f"{name}: {', '.join(f'{x:.0f}' if np.isfinite(x) else 'more than tried' for x in steps)}")
         holds.append(bool(steps[-1] > len(steps) ** 2))
-    return Check(
-        "steps of gradient descent as accurate as layers 1, 2, ...: " + "; ".join(words),
-        "for L layers more than L^2 steps",
-        "none",
-        "The best first-order methods (Chebyshev, conjugate gradients) reach with L steps what gradient descent "
-        "reaches with about L^2; a second-order method does better.",
-        "rejected where L layers are worth L^2 steps of gradient descent or fewer",
-        tuple(holds),
-    )
+    return Check("steps of gradient descent as accurate as layers 1, 2, ...: " + "; ".join(words), holds=tuple(holds))
 
 
 def _straight(iterations: Array) -> float:
@@ -114,6 +109,12 @@ def newton(results: Results) -> Check:
 
     The iteration of Newton's method that is closest to a layer advances in proportion to the layers; that of gradient
     descent does not.
+
+    Expected: iterations on a straight line, more so than those of gradient descent
+    Tolerance: none
+    Reason: The two methods are compared with each other, without a threshold.
+    Rule: rejected where the closest iteration of Newton's method falls, or where a straight line explains the
+        iterations of gradient descent better
     """
     words, holds = [], []
     for name in SETTINGS:
@@ -125,15 +126,7 @@ def newton(results: Results) -> Check:
             f"{line['gradient descent']:.2f})"
         )
         holds += [bool((np.diff(closest["newton"]) >= 0).all()), line["newton"] > line["gradient descent"]]
-    return Check(
-        "closest iterations to layers 1, 2, ...: " + "; ".join(words),
-        "iterations on a straight line, more so than those of gradient descent",
-        "none",
-        "The two methods are compared with each other, without a threshold.",
-        "rejected where the closest iteration of Newton's method falls, or where a straight line explains the "
-        "iterations of gradient descent better",
-        tuple(holds),
-    )
+    return Check("closest iterations to layers 1, 2, ...: " + "; ".join(words), holds=tuple(holds))
 
 
 def _apart(results: Results, name: str, method: str) -> float:
@@ -146,6 +139,11 @@ def similar(results: Results) -> Check:
     """Decide whether layers look more like Newton's iterations than like steps of gradient descent. See `Paper`.
 
     Predictions of layers are closer to iterations of Newton's method than to steps of gradient descent.
+
+    Expected: smaller for Newton's method
+    Reason: A distance is a root of a mean square over B sequences, known to a share of about (2 B)^-1/2; the ratio
+        of two geometric means over L layers is known to (B L)^-1/2.
+    Rule: rejected where Newton's method is not closer on the geometric mean over layers by more than chance
     """
     words, holds, part = [], [], results["maps"]
     chance = CHANCE / np.sqrt(part["sequences"] * len(part[SETTINGS[0]]["layer"]))
@@ -155,12 +153,8 @@ def similar(results: Results) -> Check:
         holds.append(mean["newton"] < mean["gradient descent"] * (1 - chance))
     return Check(
         "distance of a layer to the closest iteration, geometric mean over layers: " + "; ".join(words),
-        "smaller for Newton's method",
-        f"{chance:.1%}, {CHANCE} standard errors of the ratio of two distances",
-        "A distance is a root of a mean square over B sequences, known to a share of about (2 B)^-1/2; the ratio of "
-        "two geometric means over L layers is known to (B L)^-1/2.",
-        "rejected where Newton's method is not closer on the geometric mean over layers by more than chance",
-        tuple(holds),
+        tolerance=f"{chance:.1%}, {CHANCE} standard errors of the ratio of two distances",
+        holds=tuple(holds),
     )
 
 

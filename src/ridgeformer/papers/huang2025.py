@@ -30,8 +30,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import GradientFlow
 
-__all__ = ["PAPER"]
-
 PROBLEM = Problem(10, 20, 0)
 STEPS = (1, 2, 5, 10, 20)
 SAMPLE = (1.77, 1.05, 0.43, 0.19, 0.06)  # our algebra, with the best rate on a sample of some 10,000 contexts
@@ -108,12 +106,13 @@ def on_a_sample(results: Results) -> Check:
     """Decide whether the numbers known before are those of the best rate on a sample. See `Paper`.
 
     With the best rate on 10,000 given contexts the losses are about 1.77, 1.05, .43, .19 and .06.
+
+    Reason: Chance: the expected numbers are of one sample, and were rounded to two digits.
     """
     return agree(
         _column(results, "least"),
         SAMPLE,
         4 * np.array(_column(results, "spread")) + 0.005,
-        "Chance: the expected numbers are of one sample, and were rounded to two digits.",
         unit="4 standard deviations between samples, and .005",
         names=[f"k = {k}:" for k in STEPS],
     )
@@ -123,14 +122,10 @@ def equal(results: Results) -> Check:
     """Decide whether k passes are k steps. See `Paper`.
 
     k passes of one looped layer equal k steps of gradient descent, token by token.
+
+    Reason: Rounding of float64, some 1e-16 per operation.
     """
-    return agree(
-        _column(results, "off"),
-        np.zeros(len(STEPS)),
-        1e-10,
-        "Rounding of float64, some 1e-16 per operation.",
-        names=[f"k = {k}:" for k in STEPS],
-    )
+    return agree(_column(results, "off"), np.zeros(len(STEPS)), 1e-10, names=[f"k = {k}:" for k in STEPS])
 
 
 def trained_step(results: Results) -> Check:
@@ -138,13 +133,14 @@ def trained_step(results: Results) -> Check:
 
     A trained layer that is applied once makes one step with the rate 1 / (n + d + 1): its loss stays at d/2 (d + 1) /
     (n + d + 1), far from 0.
+
+    Reason: Gradient flow has converged; the tolerance of its integration is 1e-8 per step.
     """
     part, d, n = results["training"], PROBLEM.dim, PROBLEM.context
     return agree(
         [part["rate"], part["loss"]],
         [1 / (n + d + 1), d / 2 * (d + 1) / (n + d + 1)],
         [1e-6, 1e-5],
-        "Gradient flow has converged; the tolerance of its integration is 1e-8 per step.",
         unit="1e-6 for the rate and 1e-5 for the loss",
         names=["rate", "loss"],
     )

@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, listed, panels
 from ridgeformer.papers.running import Work
@@ -31,10 +30,8 @@ from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Gaussian
 from ridgeformer.theory import one_layer
+from ridgeformer.validation import Array
 
-__all__ = ["PAPER"]
-
-Array = NDArray[np.float64]
 DIM, CONTEXT, SIGMA = 8, 16, 0.3
 POWERS, ANGLES = (0.0, 0.5, 1.0, 2.0), (0.0, 0.25, 0.5, 1.0)
 
@@ -88,10 +85,8 @@ def formula(results: Results) -> Check:
 
     In the population limit the error under any pair of task covariances is the shift formula.
     """
-    expected = [
-        one_layer.risk(_problem_of(_covariance(test, angle)), one_layer.optimum(_problem_of(_covariance(training))))
-        for training, test, angle in _places()
-    ]
+    optimum = {power: one_layer.optimum(_problem_of(_covariance(power))) for power in POWERS}
+    expected = [one_layer.risk(_problem_of(_covariance(b, c)), optimum[a]) for a, b, c in _places()]
     return agree_by_chance(
         np.ravel(results["shifts"]["loss"]),
         expected,
@@ -104,6 +99,8 @@ def governed(results: Results) -> Check:
     """Decide whether the alignment alone says how the error changes with the test. See `Paper`.
 
     For one training, errors of two tests differ exactly by their alignments with it.
+
+    Reason: 4 standard errors of the loss and one of the mean over tests.
     """
     loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
     align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
@@ -112,7 +109,6 @@ def governed(results: Results) -> Check:
         (rest - rest.mean(1, keepdims=True)).ravel(),
         np.zeros(rest.size),
         5 * np.maximum(error.reshape(rest.shape), error.reshape(rest.shape).mean(1, keepdims=True)).ravel(),
-        "4 standard errors of the loss and one of the mean over tests.",
         unit="5 standard errors",
         names=[f"powers {a:g} to {b:g}, angle {c:g}:" for a, b, c in _places()],
     )
@@ -123,6 +119,12 @@ def misalignment(results: Results) -> Check:
 
     The error grows as the tasks of the test turn away from those of training, and more for steeper spectra; a layer
     trained on isotropic tasks does not notice.
+
+    Expected: above 1 and growing with the power; 1 for isotropic training
+    Tolerance: 4 standard errors of a difference for isotropic training
+    Reason: Chance.
+    Rule: rejected where the error falls with the angle, where the gain does not grow with the power, or where it is
+        not 1 for isotropic training
     """
     loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
     same = np.ptp(loss[0, -1]) < 4 * np.sqrt(2) * error[0, -1].max()
@@ -131,12 +133,7 @@ def misalignment(results: Results) -> Check:
     return Check(
         f"error when turned whole over error when aligned, powers {POWERS[1:]}: {listed(gain, '.2f')}; "
         f"isotropic training: {loss[0, -1].max() / loss[0, -1].min():.4f}",
-        "above 1 and growing with the power; 1 for isotropic training",
-        "4 standard errors of a difference for isotropic training",
-        "Chance.",
-        "rejected where the error falls with the angle, where the gain does not grow with the power, or where it is "
-        "not 1 for isotropic training",
-        (*rises, bool((np.diff(gain) > 0).all()), bool(same)),
+        holds=(*rises, bool((np.diff(gain) > 0).all()), bool(same)),
     )
 
 

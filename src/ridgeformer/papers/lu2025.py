@@ -33,8 +33,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Pool, Tasks
 from ridgeformer.theory import one_layer, pretraining
 
-__all__ = ["PAPER", "errors", "problem_of"]
-
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(map(float, text.split()))
@@ -150,6 +148,8 @@ def published(results: Results) -> Check:
     """Decide whether the published column is matched. See `Paper`.
 
     The error on new tasks exceeds that on the pool by the published amounts at every number of tasks (d = 32).
+
+    Reason: Three standard errors of the published means, which are their spread over the root of 20.
     """
     rows = results["column"]["rows"]
     d, index = int(results["column"]["d"]), [KAPPAS.index(row["kappa"]) for row in rows if row["kappa"] in KAPPAS]
@@ -160,7 +160,6 @@ def published(results: Results) -> Check:
         [row["gap"] for row in rows],
         np.array(PUBLISHED[d])[index],
         3 * spread,
-        "Three standard errors of the published means, which are their spread over the root of 20.",
         unit="3 of the published standard errors",
         names=[f"kappa {row['kappa']:g}:" for row in rows],
         published=listed([PUBLISHED[d][k] for k in index]),
@@ -171,6 +170,11 @@ def limits(results: Results) -> Check:
     """Decide whether errors approach the limits as the dimension grows. See `Paper`.
 
     Errors on new tasks and on the pool approach the asymptotic formulas as d grows.
+
+    Expected: powers of -1
+    Tolerance: a power between -3/2 and -1/2, up to 2 standard errors; at the largest d less than at the smallest
+    Reason: Corrections to the limit are of the order 1 / d: the power must be closer to -1 than to 0 or -2.
+    Rule: rejected where a deviation does not fall as a power of d in that range, or is not less at the largest d
     """
     part = results["dimensions"]
     d, mean, error = np.array(part["d"], float), np.array(part["mean"]), np.array(part["error"])
@@ -190,11 +194,7 @@ def limits(results: Results) -> Check:
         + "; ".join(listed(row, "+.1%") for row in off[:, :, 1])
         + "; fitted powers of d "
         + ", ".join(f"{x:.2f} +- {e:.2f}" for x, e in zip(power, chance, strict=True)),
-        "powers of -1",
-        "a power between -3/2 and -1/2, up to 2 standard errors; at the largest d less than at the smallest",
-        "Corrections to the limit are of the order 1 / d: the power must be closer to -1 than to 0 or -2.",
-        "rejected where a deviation does not fall as a power of d in that range, or is not less at the largest d",
-        (*((power > -1.5 - chance) & (power < -0.5 + chance)).tolist(), *(last < first).tolist()),
+        holds=(*((power > -1.5 - chance) & (power < -0.5 + chance)).tolist(), *(last < first).tolist()),
         brief=f"deviation at d = {d[-1]:g} at most {last.max():.1%}, falling as d^{power.mean():.2f}",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,27 +22,10 @@ from ridgeformer.problems import BaseProblem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CHANCE",
-    "Check",
-    "Erratum",
-    "NotMeasuredError",
-    "Paper",
-    "Part",
-    "Picture",
-    "Results",
-    "Verdict",
-    "agree",
-    "agree_by_chance",
-    "decide",
-    "listed",
-    "panels",
-    "stated",
-]
-
 Results = Mapping[str, Any]  # what was measured, by the name of the part
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEYOND = "Not checked here: "
+LABEL = re.compile(r"^(Claim|Expected|Tolerance|Reason|Rule|Where): ", re.M)  # of texts in docstrings, see `said`
 CHANCE = 4  # standard errors, which are exceeded once in 16,000 comparisons
 
 Verdict = Literal["supported", "contradicted", "partly supported"]
@@ -64,7 +48,8 @@ class Check:
 
     Attributes:
         measured: The measured numbers, in words.
-        expected: The published or computed numbers that they are compared with, in words.
+        expected: The published or computed numbers that they are compared with, in words. This text and each of the
+            next three may be left to the docstring of the function; see `said`.
         tolerance: How far the measured numbers may be off, in words.
         reason: The reason for this tolerance.
         rule: The rule by which the claim is rejected.
@@ -79,15 +64,20 @@ class Check:
     """
 
     measured: str
-    expected: str
-    tolerance: str
-    reason: str
-    rule: str
-    holds: tuple[bool, ...]
+    expected: str = ""
+    tolerance: str = ""
+    reason: str = ""
+    rule: str = ""
+    holds: Sequence[bool] = ()
     published: str = ""
     where: str = ""
     brief: str = ""
     claim: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.holds:
+            refuse("a check decides at least one part of its claim", "none", "Pass holds=[measured < expected].")
+        object.__setattr__(self, "holds", tuple(map(bool, self.holds)))
 
     @property
     def verdict(self) -> Verdict:
@@ -96,12 +86,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check, with its verdict, as values that JSON can hold."""
-        return {
-            "claim": self.claim,
-            **asdict(self),
-            "holds": [bool(part) for part in self.holds],
-            "verdict": self.verdict,
-        }
+        return {"claim": self.claim, **asdict(self), "holds": list(self.holds), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -176,6 +161,32 @@ def panels(shown: Callable[[Results], Sequence[Panel]], columns: int = 3) -> Pic
     return Picture(draw)
 
 
+def said(function: Callable[..., Any]) -> dict[str, str]:
+    """Return what the docstring of a function says after its first paragraph, each text on one line.
+
+    Args:
+        function: The function.
+
+    Returns:
+        The claim, the caption or another text, as `claim`; and the texts that begin on lines of their own with
+        `Expected:`, `Tolerance:`, `Reason:`, `Rule:` or `Where:`, by these words in small letters.
+
+    >>> def check(results):
+    ...     '''Decide whether layers are steps. See `Paper`.
+    ...
+    ...     Layers are steps of gradient descent.
+    ...
+    ...     Rule: rejected where a layer is
+    ...         no step
+    ...     '''
+    >>> said(check)
+    {'claim': 'Layers are steps of gradient descent.', 'rule': 'rejected where a layer is no step'}
+    """
+    text = "Claim: \n" + (inspect.getdoc(function) or "").partition("\n\n")[2]
+    _, *parts = LABEL.split(text)
+    return {name.lower(): " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
+
+
 def stated(function: Callable[..., Any]) -> str:
     """Return what the docstring of a function states after its first paragraph: a claim, a caption, or another text.
 
@@ -185,7 +196,7 @@ def stated(function: Callable[..., Any]) -> str:
     Returns:
         The text, on one line.
     """
-    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[2].split())
+    return said(function)["claim"]
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,8 @@ class Paper:
         problems: The problems that it is about, by name.
         parts: What is measured, in this order; a later part may use the results of an earlier one.
         checks: Functions of the results, each of which decides the claim that its docstring states, in our words, after
-            the first paragraph. The first one is the paper's line in the table of all papers.
+            the first paragraph, with the texts of the `Check` that are the same for all results; see `said`. The first
+            one is the paper's line in the table of all papers.
         pictures: The figures by name.
         errata: What is different from what the paper or its code says.
         version: A number that is increased when a part measures something else: stored results are then outdated.
@@ -286,7 +298,9 @@ class Paper:
         """
         for check in self.checks:
             with contextlib.suppress(NotMeasuredError):
-                yield replace(check(_Measured(results)), claim=stated(check))
+                decided = check(_Measured(results))
+                missing: dict[str, Any] = {k: text for k, text in said(check).items() if not getattr(decided, k)}
+                yield replace(decided, **missing)
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.
@@ -320,7 +334,7 @@ def agree(
     measured: ArrayLike,
     expected: ArrayLike,
     tolerance: ArrayLike,
-    reason: str,
+    reason: str = "",
     *,
     unit: str = "",
     names: Iterable[object] = (),
@@ -333,7 +347,7 @@ def agree(
         measured: Measured numbers, [K] or one.
         expected: Expected numbers, [K] or one.
         tolerance: The largest difference with which a number still agrees, [K] or one.
-        reason: The reason for this tolerance.
+        reason: The reason for this tolerance; empty where the docstring of the check says it.
         unit: What the tolerances are made of, such as `4 standard errors`; empty to print their largest value.
         names: A name of each number, [K], for the text; empty to name none.
         published: See `Check`.
@@ -366,7 +380,7 @@ def agree(
         allowed,
         reason,
         f"rejected where a measured number differs from the expected one by more than {allowed}",
-        tuple(bool(part) for part in holds),
+        tuple(holds),
         published,
         where,
         far if len(ours) > 6 else "",

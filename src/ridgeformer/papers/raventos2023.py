@@ -25,7 +25,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.models import LinearTransformer
 from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, listed, panels
@@ -34,10 +33,8 @@ from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import DMMSE, OracleRR
 from ridgeformer.problems import Problem
 from ridgeformer.training import Adam
+from ridgeformer.validation import Array
 
-__all__ = ["PAPER"]
-
-Array = NDArray[np.float64]
 POWERS = (1, 3, 5, 6, 7, 8, 10, 15)
 MODELS = (("full", 1), ("full", 3), ("full", 7), ("channels(1,3)", 1), ("channels(1,3)", 3), ("channels(1,3)", 7))
 SIGMA = 0.5
@@ -130,6 +127,11 @@ def bayes(results: Results) -> Check:
 
     On the pool no predictor is better than the posterior mean over its tasks (dMMSE), and on new tasks none is better
     than ridge regression; dMMSE comes closer to ridge as tasks are added.
+
+    Expected: the least losses; a ratio that is larger for the largest pool than for the smallest
+    Reason: Chance. The ratio reaches 1 only when neighbours in the pool are as close as sigma / sqrt(n), at about
+        (sqrt(n) / sigma)^d = 2^24 tasks.
+    Rule: rejected where another predictor has clearly less loss, or the ratio is not larger for the largest pool
     """
     part, others = results["pools"], _trained(results)
     holds = []
@@ -141,12 +143,8 @@ def bayes(results: Results) -> Check:
     return Check(
         f"dMMSE / ridge on the pool: {', '.join(f'{x:.2g}' for x in ratio)}; the best on {sum(holds)} of {len(holds)} "
         "pools and new tasks",
-        "the least losses; a ratio that is larger for the largest pool than for the smallest",
-        f"{CHANCE} standard errors",
-        "Chance. The ratio reaches 1 only when neighbours in the pool are as close as sigma / sqrt(n), at about "
-        "(sqrt(n) / sigma)^d = 2^24 tasks.",
-        "rejected where another predictor has clearly less loss, or the ratio is not larger for the largest pool",
-        (*holds, bool(ratio[-1] > ratio[0])),
+        tolerance=f"{CHANCE} standard errors",
+        holds=(*holds, bool(ratio[-1] > ratio[0])),
     )
 
 
@@ -155,6 +153,12 @@ def transition(results: Results) -> Check:
 
     With few tasks a trained model knows the pool, and is bad at new tasks; beyond a number of tasks it learns in
     context, and treats new tasks as those of the pool.
+
+    Expected: above 2 for the smallest pool, 1 for the largest, where less than half of the signal is left
+    Reason: Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)). Twice the loss
+        defines where the transition is said to lie.
+    Rule: rejected where a model has no such gap with the smallest pool, or still has one with the largest, or has
+        learned nothing there
     """
     powers, words, places, holds = results["pools"]["powers"], [], [], []
     for name in (name for name in _trained(results) if name.startswith("full")):
@@ -164,21 +168,14 @@ def transition(results: Results) -> Check:
         places.append(f"{name} {f'above 2^{powers[-1]}' if at is None else f'2^{at}'}")
         learned = results["pools"][name]["pool loss"][-1] < NEW.dim / 4  # predicting 0 costs d / 2
         holds += [bool(gap[0] > 2), bool(abs(gap[-1] - 1) < chance[-1] and learned)]
-    cut = {
-        place: max(max(results["pools"][name][f"{place} cut"]) for name in _trained(results))
-        for place in ("pool", "new")
-    }
+    parts = [results["pools"][name] for name in _trained(results)]
+    cut = {place: max(max(part[f"{place} cut"]) for part in parts) for place in ("pool", "new")}
     where = "new tasks cost less than twice the loss of the pool from this number of tasks on: " + ", ".join(places)
     return Check(
         f"loss on new tasks over loss on the pool, {_pools(powers)}: {'; '.join(words)}; {where}; of the "
         f"estimates of a model at most {cut['pool']:.2%} were shortened on the pool and {cut['new']:.2%} on new tasks",
-        "above 2 for the smallest pool, 1 for the largest, where less than half of the signal is left",
-        f"{CHANCE} standard errors for the largest",
-        "Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)). Twice the loss defines "
-        "where the transition is said to lie.",
-        "rejected where a model has no such gap with the smallest pool, or still has one with the largest, or has "
-        "learned nothing there",
-        tuple(holds),
+        tolerance=f"{CHANCE} standard errors for the largest",
+        holds=tuple(holds),
         brief=where,
     )
 
@@ -192,6 +189,8 @@ def equivariant(results: Results) -> Check:
 
     Models whose parameters treat all directions alike (channels) cannot know a pool: with any number of tasks that
     spans the space they treat new tasks as those of the pool.
+
+    Reason: Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)).
     """
     part, words, holds = results["pools"], [], []
     spans = 2.0 ** np.array(part["powers"]) >= NEW.dim
@@ -201,11 +200,10 @@ def equivariant(results: Results) -> Check:
         holds += (np.abs(gap - 1) < chance)[spans].tolist()
     return Check(
         f"loss on new tasks over loss on the pool, {_pools(part['powers'])}: {'; '.join(words)}",
-        f"1 from {NEW.dim} tasks on",
-        f"{CHANCE} standard errors",
-        "Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)).",
-        f"rejected where new tasks cost more or less than those of a pool of {NEW.dim} or more",
-        tuple(holds),
+        expected=f"1 from {NEW.dim} tasks on",
+        tolerance=f"{CHANCE} standard errors",
+        rule=f"rejected where new tasks cost more or less than those of a pool of {NEW.dim} or more",
+        holds=tuple(holds),
     )
 
 

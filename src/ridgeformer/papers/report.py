@@ -17,8 +17,6 @@ from ridgeformer.papers.paper import Picture
 from ridgeformer.papers.running import PaperOutcome
 from ridgeformer.plotting.style import pictures
 
-__all__ = ["html", "markdown", "page", "summary", "svg", "write_report"]
-
 COLUMNS = ("paper", "claim", "published", "ours", "verdict", "seconds")
 
 
@@ -128,10 +126,8 @@ def write_report(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
         MissingPackageError: matplotlib is not installed.
     """
     shown = list(outcomes)
-    pages = {
-        outcome.paper.id: page(outcome, {k: svg(p, outcome.results) for k, p in outcome.paper.pictures.items()})
-        for outcome in shown
-    }
+    pictures = [{k: svg(p, outcome.results) for k, p in outcome.paper.pictures.items()} for outcome in shown]
+    pages = {outcome.paper.id: page(outcome, own) for outcome, own in zip(shown, pictures, strict=True)}
     return write_page(folder, "report.html", html(summary(shown), pages))
 
 

@@ -22,8 +22,6 @@ from ridgeformer.papers.paper import Check, Paper, Part
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training import Training, train
 
-__all__ = ["PaperOutcome", "Status", "Work", "facts", "run_paper", "status_of", "stored_outcome"]
-
 Thing = TypeVar("Thing")
 Progress = Callable[[str, int, int], None]
 OUTCOME = "outcome.json"

@@ -33,8 +33,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD
 
-__all__ = ["PAPER"]
-
 TRAINED, TESTED = (10, 20, 40), (5, 10, 20, 40, 80, 160)
 NOISE = {"noise as strong as the signal": np.sqrt(10.0), "little noise": 0.3}
 DIMS, TASKS = (8, 16, 32), (100, 400, 1600, 6400)
@@ -120,18 +118,20 @@ def near_ridge(results: Results) -> Check:
 
     A layer matches ridge regression with the best penalty up to a constant where m = n and the noise is as strong as
     the signal, but not for much longer contexts.
+
+    Expected: at m = n less than at m = 160 and less than with little noise, for every n; at m = 160 more, the
+        shorter n
+    Tolerance: none
+    Reason: The theorem has a constant that it does not name, so that no number can be held against it; the order of
+        the cases can.
+    Rule: rejected where the ratio at m = n is not the least of the three, or that at m = 160 does not fall with n
     """
     same, longer = _ratios(results, "noise as strong as the signal")
     clean, _ = _ratios(results, "little noise")
     return Check(
         f"loss over that of ridge regression at m = n: {listed(same)}; at m = 160: {listed(longer)}; at m = n with "
         f"little noise: {listed(clean)}",
-        "at m = n less than at m = 160 and less than with little noise, for every n; at m = 160 more, the shorter n",
-        "none",
-        "The theorem has a constant that it does not name, so that no number can be held against it; the order of the "
-        "cases can.",
-        "rejected where the ratio at m = n is not the least of the three, or that at m = 160 does not fall with n",
-        (
+        holds=(
             *(bool(a < b) for a, b in zip(same, longer, strict=True)),
             *(bool(a < b) for a, b in zip(same, clean, strict=True)),
             bool((np.diff(longer) < 0).all()),

@@ -32,8 +32,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
 
-__all__ = ["PAPER"]
-
 SYMMETRIC = Problem(4, 12, 0.5, features=(1.6, 1.2, 0.8, 0.4))
 SKEWED = SYMMETRIC.replace(tasks="gaussian(mean=[1,0.5,0,-1])")  # w and -w are not equally likely
 ENTRIES = 15  # different entries of G, D (D + 1) / 2 with D = 5
@@ -104,6 +102,8 @@ def global_optimum(results: Results) -> Check:
 
     The global optimum of one layer is a least-squares problem. For tasks w and -w equally likely it is the closed form,
     it needs one head, and no other minimiser predicts differently.
+
+    Reason: Rounding of a least-squares problem with 15 unknowns per output.
     """
     part, W = results["lifted"]["symmetric"], one_layer.optimum(SYMMETRIC)
     off = np.abs(np.array(part["W"]) - W).max() / np.abs(W).max()
@@ -111,7 +111,6 @@ def global_optimum(results: Results) -> Check:
         [part["loss"], off, part["heads"], float(part["certificate"] > 1e-9)],
         [one_layer.risk(SYMMETRIC, W), 0.0, 1.0, 1.0],
         [1e-9, 1e-6, 0.0, 0.0],
-        "Rounding of a least-squares problem with 15 unknowns per output.",
         unit="1e-9 for the loss, 1e-6 for W",
         names=["loss", "W off by", "heads", "certificate positive"],
     )
@@ -136,6 +135,12 @@ def trained(results: Results) -> Check:
 
     Training reaches the global optimum if there are enough heads: one for symmetric tasks, as many as the rank for
     others.
+
+    Expected: 0 for symmetric tasks; for skewed tasks above 0 with one head and 0 with as many as the rank
+    Tolerance: 1e-4
+    Reason: Gradient flow approaches an optimum that is degenerate in the size of the heads slowly.
+    Rule: rejected where training with enough heads stays more than 1e-4 above the optimum, where one head reaches
+        the optimum of skewed tasks, or where training is below the optimum
     """
     part, heads = results["training"], results["training"]["heads"]
     best = {name: Quadratic.of_problem(one).minimum() for name, one in (("symmetric", SYMMETRIC), ("skewed", SKEWED))}
@@ -144,12 +149,7 @@ def trained(results: Results) -> Check:
     return Check(
         f"loss over the optimum, minus 1, with {', '.join(map(str, heads))} heads: symmetric "
         f"{listed(excess['symmetric'], '.1e')}; skewed {listed(excess['skewed'], '.1e')}; rank {best['skewed'].heads}",
-        "0 for symmetric tasks; for skewed tasks above 0 with one head and 0 with as many as the rank",
-        "1e-4",
-        "Gradient flow approaches an optimum that is degenerate in the size of the heads slowly.",
-        "rejected where training with enough heads stays more than 1e-4 above the optimum, where one head reaches the "
-        "optimum of skewed tasks, or where training is below the optimum",
-        (
+        holds=(
             *(abs(x) < 1e-4 for x in excess["symmetric"]),
             excess["skewed"][0] > 1e-3,
             *(abs(x) < 1e-4 for x in enough),
@@ -162,6 +162,10 @@ def identified(results: Results) -> Check:
     """Decide from how many contexts on the optimum is unique. See `Paper`.
 
     The certificate says when data determine the layer: from as many contexts on as G has different entries.
+
+    Tolerance: exact; 2 %
+    Reason: The rank of a sum of this number of products; the excess of least squares is about unknowns / contexts.
+    Rule: rejected where the certificate is positive with fewer contexts or zero with more
     """
     rows = results["samples"]["rows"]
     holds = [(row["certificate"] > 1e-9) == (row["contexts"] >= ENTRIES) for row in rows]
@@ -170,11 +174,8 @@ def identified(results: Results) -> Check:
         "certificate: "
         + ", ".join(f"{row['contexts']}: {row['certificate']:.1e}" for row in rows)
         + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
-        f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
-        "exact; 2 %",
-        "The rank of a sum of this number of products; the excess of least squares is about unknowns / contexts.",
-        "rejected where the certificate is positive with fewer contexts or zero with more",
-        (*holds, last < 1.02 * best),
+        expected=f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
+        holds=(*holds, last < 1.02 * best),
     )
 
 

@@ -22,17 +22,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import GradientFlow
+from ridgeformer.validation import Array
 
-__all__ = ["PAPER"]
-
-Array = NDArray[np.float64]
 CONTEXT = 31
 SPECTRA = {
     "proportional to 4, 3, 2, 1": (0.4, 0.3, 0.2, 0.1),
@@ -89,6 +86,8 @@ def rank_one(results: Results) -> Check:
 
     With keys and queries of rank one, the loss pauses after every direction; the plateaus are 1, .641, .377, .210, .136
     for eigenvalues .4, .3, .2, .1, and have a closed form for others.
+
+    Reason: A plateau is left and reached slowly; 1 % is far below the distance of two levels.
     """
     names, seen, truth = [], [], []
     for name, courses in results["flows"].items():
@@ -104,7 +103,6 @@ def rank_one(results: Results) -> Check:
         seen,
         truth,
         AT * np.array(truth),
-        "A plateau is left and reached slowly; 1 % is far below the distance of two levels.",
         unit="1 % of the level, at three recorded times or more",
         names=names,
         published="1, .641, .377, .210, .136",
@@ -115,20 +113,21 @@ def formula(results: Results) -> Check:
     """Decide whether the closed form gives the levels that were known. See `Paper`.
 
     Learning direction i takes n lambda_i^2 / ((n + 1) lambda_i + tr Lambda) off the squared error.
+
+    Reason: The known numbers have three digits.
     """
-    return agree(
-        _levels(SPECTRA[FIRST]),
-        KNOWN,
-        0.0006,
-        "The known numbers have three digits.",
-        names=[f"{m} learned:" for m in range(5)],
-    )
+    return agree(_levels(SPECTRA[FIRST]), KNOWN, 0.0006, names=[f"{m} learned:" for m in range(5)])
 
 
 def in_groups(results: Results) -> Check:
     """Decide whether heads of rank R learn R directions at once. See `Paper`.
 
     With keys and queries of rank R, the loss pauses only after every R-th direction.
+
+    Expected: multiples of R
+    Tolerance: a pause is a stay within 1 % of a level for at least a fifth of the time so far
+    Reason: On passing by, the loss is within 1 % of a level for some percent of the time so far.
+    Rule: rejected where it pauses elsewhere, or does not pause at a multiple of R
     """
     words, holds = [], []
     for name, courses in results["flows"].items():
@@ -137,14 +136,7 @@ def in_groups(results: Results) -> Check:
             paused = [m for m in range(1, len(stay) - 1) if stay[m] > 0.2]
             words.append(f"{len(stay) - 1} values {name.removeprefix('proportional to ')}, rank {rank}: {paused}")
             holds += [set(paused) == set(range(rank, len(stay) - 1, rank))]
-    return Check(
-        "numbers of directions after which it pauses: " + "; ".join(words),
-        "multiples of R",
-        "a pause is a stay within 1 % of a level for at least a fifth of the time so far",
-        "On passing by, the loss is within 1 % of a level for some percent of the time so far.",
-        "rejected where it pauses elsewhere, or does not pause at a multiple of R",
-        tuple(holds),
-    )
+    return Check("numbers of directions after which it pauses: " + "; ".join(words), holds=tuple(holds))
 
 
 def draw(results: Results) -> list[Panel]:

@@ -28,8 +28,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
 
-__all__ = ["PAPER"]
-
 SPECTRUM = (1.8, 1.3, 1.0, 0.6, 0.3)
 TRAINING = Problem(5, 20, 0.5, features=SPECTRUM)
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -110,22 +108,25 @@ def flow_converges(results: Results) -> Check:
 
     Gradient flow from a small start converges to the global optimum, W = Gamma Lambda [(n + 1) Lambda Gamma Lambda +
     (tr(Gamma Lambda) + sigma^2) Lambda]^-1.
+
+    Reason: The tolerance of the integration is 1e-8 per step; the loss is quadratic around the optimum.
     """
     best = one_layer.optimum(TRAINING)
     off = [np.abs(np.array(run["W"]) - best).max() / np.abs(best).max() for run in results["flow"]["runs"]]
-    return agree(
-        off,
-        np.zeros(len(off)),
-        1e-4,
-        "The tolerance of the integration is 1e-8 per step; the loss is quadratic around the optimum.",
-        names=[f"seed {seed}:" for seed in range(len(off))],
-    )
+    return agree(off, np.zeros(len(off)), 1e-4, names=[f"seed {seed}:" for seed in range(len(off))])
 
 
 def harmless(results: Results) -> Check:
     """Decide which shifts are harmless: measured losses over those of the best layer. See `Paper`.
 
     Shifts of tasks and queries are harmless, shifts of the features are not.
+
+    Expected: 1 for queries at every scale; more for features than for tasks
+    Tolerance: 4 standard errors for queries; none for the order of features and tasks
+    Reason: Chance: the best layer does not depend on the law of the queries. Tasks of another covariance have
+        another best layer, so that only the order can be held against the claim.
+    Rule: rejected where a layer trained for the shifted queries would be better, or where shifts of the features by
+        a factor of 4 cost no more than such shifts of the tasks
     """
     ratio, error = {}, {}
     for kind in KINDS[:3]:
@@ -135,13 +136,7 @@ def harmless(results: Results) -> Check:
     worst = {kind: values.max() for kind, values in ratio.items()}
     return Check(
         ", ".join(f"{kind} {value:.3g}" for kind, value in worst.items()),
-        "1 for queries at every scale; more for features than for tasks",
-        "4 standard errors for queries; none for the order of features and tasks",
-        "Chance: the best layer does not depend on the law of the queries. Tasks of another covariance have another "
-        "best layer, so that only the order can be held against the claim.",
-        "rejected where a layer trained for the shifted queries would be better, or where shifts of the features by a "
-        "factor of 4 cost no more than such shifts of the tasks",
-        (bool((np.abs(ratio["query"] - 1) < error["query"]).all()), bool(worst["tasks"] < worst["features"])),
+        holds=(bool((np.abs(ratio["query"] - 1) < error["query"]).all()), bool(worst["tasks"] < worst["features"])),
     )
 
 

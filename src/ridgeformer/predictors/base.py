@@ -19,26 +19,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import integer, number
-
-__all__ = [
-    "Fitted",
-    "Float",
-    "LinearTokenPredictor",
-    "Predictor",
-    "TokenPredictor",
-    "by_length",
-    "check_enough",
-    "check_moments",
-    "check_one_length",
-    "check_problem",
-    "huber",
-    "in_chunks",
-    "lasso",
-    "matching_pursuit",
-]
-
-Float = NDArray[np.floating[Any]]
+from ridgeformer.validation import Float, integer, number
 
 
 @runtime_checkable
@@ -234,11 +215,9 @@ def check_problem(problem: object) -> Problem:
     """
     if check_any_problem(problem).has_known_laws:
         return cast("Problem", problem)
-    refuse(
-        "the problem must be a built-in Problem here, with one noise level for each sequence",
-        problem if isinstance(problem, Problem) else kind_of(problem),
-        "Pass a Problem, or use evaluate and compare, which take problems of your own.",
-    )
+    rule = "the problem must be a built-in Problem here, with one noise level for each sequence"
+    received = problem if isinstance(problem, Problem) else kind_of(problem)
+    refuse(rule, received, "Pass a Problem, or use evaluate and compare, which take problems of your own.")
 
 
 def check_moments(moments: object) -> None:
@@ -280,8 +259,5 @@ def check_enough(moments: Moments) -> None:
     check_one_length(moments)
     dim = int((np.einsum("bii->bi", moments.S) > 0).sum(1).max(initial=0))  # where d varies, further features are 0
     if moments.counts[0] <= dim:
-        refuse(
-            "estimating the noise needs more examples than dimensions, n > d",
-            f"n = {moments.counts[0]}, d = {dim}",
-            "Use ConstRR or BayesRR here.",
-        )
+        rule = "estimating the noise needs more examples than dimensions, n > d"
+        refuse(rule, f"n = {moments.counts[0]}, d = {dim}", "Use ConstRR or BayesRR here.")

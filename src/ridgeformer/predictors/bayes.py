@@ -20,8 +20,8 @@ from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.predictors.pools import DMMSE
 from ridgeformer.predictors.sparse import SparseBayes
 from ridgeformer.problems import Prior, Problem
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
 MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distribution needs many nodes
 TOGETHER = 8  # factors lambda + v that one logarithm is taken of

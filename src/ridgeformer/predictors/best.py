@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
@@ -24,10 +25,8 @@ from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR,
 from ridgeformer.predictors.sparse import SparseOracle
 from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
 from ridgeformer.problems.base import check_any_problem
+from ridgeformer.validation import Array
 
-__all__ = ["baselines", "best_label", "oracle", "oracle_label"]
-
-Array = NDArray[np.float64]
 GRAM_BOUND = "Gram bound"  # the best that can be made of the Gram matrix where tokens tell more
 STEPS = 100  # of IterativeRR
 
@@ -144,11 +143,9 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
 def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tuple[dict[str, Predictor], list[str]]:
     """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
     shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
-    chosen: dict[str, Predictor] = {
-        name: ByDimension(
-            {d: predictors[name].weights for d, (predictors, _) in each.items()},
-            knows_sigma=any(getattr(predictors[name], "knows_sigma", False) for predictors, _ in each.values()),
-        )
-        for name in shared
-    }
+    chosen: dict[str, Predictor] = {}
+    for name in shared:
+        own: dict[int, Any] = {d: predictors[name] for d, (predictors, _) in each.items()}
+        knows_sigma = any(getattr(one, "knows_sigma", False) for one in own.values())
+        chosen[name] = ByDimension({d: one.weights for d, one in own.items()}, knows_sigma=knows_sigma)
     return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

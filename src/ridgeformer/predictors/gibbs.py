@@ -19,14 +19,11 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.tokens import Tokens
-from ridgeformer.predictors.base import Float, LinearTokenPredictor, in_chunks
+from ridgeformer.predictors.base import LinearTokenPredictor, in_chunks
 from ridgeformer.predictors.levels import TINY
 from ridgeformer.problems import Prior, Sparse, Tasks
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import Array, Float, array, integer
 
-__all__ = ["OfSequences", "TokenBayes", "conditional", "error_of", "two_chains"]
-
-Array = NDArray[np.float64]
 Rng = np.random.Generator
 BLOCK = 256  # contexts at a time
 BURN = 0.2  # of the scans are left out at the start, in which chains anneal
@@ -166,9 +163,8 @@ class SparseTasks(Conditional):
                 _sweep(table, state, rows, _chosen(np.where(state, -np.inf, self._gain(table, state)), rng))
             else:
                 has, sizes = state[:, step], state.sum(1)
-                odds = (
-                    self._gain(table, state, step) + self.log_chances[sizes - has + 1] - self.log_chances[sizes - has]
-                )
+                gain = self._gain(table, state, step)
+                odds = gain + self.log_chances[sizes - has + 1] - self.log_chances[sizes - has]
                 flip = np.flatnonzero((rng.logistic(size=count) < odds) != has)
                 _sweep(table, state, flip, np.full(len(flip), step))
         mean = np.where(state, table[:, :d, d], 0.0)

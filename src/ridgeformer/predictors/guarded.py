@@ -29,13 +29,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor, check_moments
 from ridgeformer.problems import BaseProblem
-from ridgeformer.validation import number
+from ridgeformer.validation import Array, Float, number
 from ridgeformer.values import Value
 
-__all__ = ["Guarded", "Guarding", "Universal"]
-
-Float = NDArray[np.floating[Any]]
-Array = NDArray[np.float64]
 TOLERANCE = 0.3  # of y'y; shipped models of three and more layers stay below it on their own problem
 
 
@@ -85,11 +81,8 @@ class Guarded(Value):
             if isinstance(one, type) or not isinstance(one, Predictor):
                 refuse(f"the {name} must have a method weights(moments)", repr(one), "Pass a model or BayesRR(noise).")
         if getattr(getattr(model, "layout", None), "counted", False):
-            refuse(
-                "a guarded model must have weights alone",
-                f"{model}, with an intercept",
-                "Use a layout without a coordinate.",
-            )
+            rule = "a guarded model must have weights alone"
+            refuse(rule, f"{model}, with an intercept", "Use a layout without a coordinate.")
         self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
 
     @property
@@ -107,8 +100,7 @@ class Guarded(Value):
             The weights, [B, d].
         """
         weights, guarding = self._both(moments)
-        index = np.flatnonzero(guarding.fell_back)
-        if len(index):
+        if len(index := np.flatnonzero(guarding.fell_back)):
             weights = weights.copy()
             weights[index] = self.fallback.weights(moments.chosen(index))
         return weights
@@ -148,11 +140,9 @@ def _excess(weights: Float, moments: Moments) -> Array:
     spectrum = moments.spectrum
     least_squares = np.zeros((len(weights), spectrum.dim))
     least_squares[:, spectrum.dim - spectrum.c.shape[1] :] = spectrum.c / spectrum.values
-    values, vectors = (
-        np.linalg.eigh(moments.S.astype(np.float64))
-        if spectrum.c.shape[1] < spectrum.dim
-        else (spectrum.values, spectrum.vectors)
-    )
+    values, vectors = spectrum.values, spectrum.vectors
+    if spectrum.c.shape[1] < spectrum.dim:
+        values, vectors = np.linalg.eigh(moments.S.astype(np.float64))
     with np.errstate(all="ignore"):
         mine = np.einsum("bim,bi->bm", vectors, weights.astype(np.float64))
         outside = mine - np.clip(mine, np.minimum(least_squares, 0.0), np.maximum(least_squares, 0.0))
@@ -200,11 +190,8 @@ class Universal:
 
     def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
         if own_scale and signal is not None:
-            refuse(
-                "labels have either their own scale or a given signal",
-                f"signal={signal} with own_scale=True",
-                "Leave one out.",
-            )
+            rule = "labels have either their own scale or a given signal"
+            refuse(rule, f"signal={signal} with own_scale=True", "Leave one out.")
         self.model, self.signal, self.own_scale = model, signal, own_scale
 
     def weights(self, moments: Moments) -> Float:

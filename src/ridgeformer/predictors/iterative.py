@@ -15,16 +15,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_enough, check_one_length
 from ridgeformer.predictors.ridge import spectrum_of
-from ridgeformer.validation import integer
-
-__all__ = ["IterativeRR", "heavy_ball", "newton", "ridge_path"]
-
-Array = NDArray[np.float64]
+from ridgeformer.validation import Array, integer
 
 
 class IterativeRR:

@@ -17,10 +17,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.problems import Tasks
+from ridgeformer.validation import Array
 
-__all__ = ["TINY", "OverLevels", "TaskPosterior", "at_known_levels"]
-
-Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 TINY = 1e-12  # of the mean square of the labels: a smaller variance of the noise cannot be told from rounding
 CELLS = 1 << 19  # contexts times tasks, or subsets, at a time
@@ -166,9 +164,7 @@ def at_known_levels(moments: Moments, posterior: Callable[[Moments], TaskPosteri
 
 
 def _in_chunks(
-    moments: Moments,
-    posterior: Callable[[Moments], TaskPosterior],
-    weights: Callable[[TaskPosterior], Array],
+    moments: Moments, posterior: Callable[[Moments], TaskPosterior], weights: Callable[[TaskPosterior], Array]
 ) -> Array:
     size = max(1, min(CHUNK, MOST // posterior(moments[:1]).size))
     return in_chunks(lambda part: weights(posterior(moments[part])), len(moments), size)

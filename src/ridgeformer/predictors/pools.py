@@ -8,15 +8,14 @@ n log sigma^2 + log det(I + S / sigma^2) + (l - a'(S + sigma^2)^-1 a) / sigma^2.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.levels import Index, OverLevels, TaskPosterior
 from ridgeformer.problems import Prior, Tasks
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 FLAT = 1e-13  # of the largest eigenvalue: a direction with a smaller one is not in the context
 SMALLEST = -100.0  # logarithm of a weight relative to the largest; smaller ones do not change a sum of 2^53
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import ContextSpectrum, Moments, share_basis
@@ -20,11 +19,8 @@ from ridgeformer.predictors.base import check_enough, check_one_length
 from ridgeformer.predictors.bayes import Ridge, in_whitened
 from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import integer, number
+from ridgeformer.validation import Array, integer, number
 
-__all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "TunedRR", "spectrum_of"]
-
-Array = NDArray[np.float64]
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
 GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more

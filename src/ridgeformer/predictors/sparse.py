@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
@@ -22,11 +21,8 @@ from ridgeformer.predictors.gibbs import OfSequences, conditional, error_of, two
 from ridgeformer.predictors.levels import TINY, Index, OverLevels, TaskPosterior, at_known_levels
 from ridgeformer.predictors.subsets import RANK, SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
-from ridgeformer.validation import integer
+from ridgeformer.validation import Array, integer
 
-__all__ = ["MOST_LISTED", "SparseBayes", "SparseOracle", "SubsetPosterior"]
-
-Array = NDArray[np.float64]
 MOST_LISTED = 1 << 13  # subsets that are averaged over one by one
 SCANS = 150  # of a Gibbs sampler, beyond
 

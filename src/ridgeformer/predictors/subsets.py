@@ -21,7 +21,6 @@ a few passes over an array of 2^d numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
@@ -29,21 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.validation import integer
+from ridgeformer.validation import Array, integer
 
-__all__ = [
-    "FURTHER",
-    "ListedSubsets",
-    "SubsetTree",
-    "Subsets",
-    "beam",
-    "count_subsets",
-    "every_subset",
-    "gaussian_evidence",
-    "share_evidence",
-]
-
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Where = NDArray[np.intp]
 MOST_SUBSETS = 1 << 22  # that are listed
@@ -97,19 +83,6 @@ def every_subset(dim: int, least: int = 0, most: int | None = None) -> Mask:
     return members[np.lexsort(members.T[::-1])]
 
 
-@dataclass(frozen=True)
-class _Level:
-    """The subsets of the features after `feature`, told apart by what they decide before and at it.
-
-    Attributes:
-        without: The parents of the nodes without the feature, [N0].
-        included: The parents of the nodes with the feature, [N1], which come after those without it.
-    """
-
-    without: Where
-    included: Where
-
-
 class SubsetTree:
     """Subsets of features as a tree, in which each level decides one feature.
 
@@ -125,11 +98,12 @@ class SubsetTree:
         if self.members.ndim != 2 or 0 in self.members.shape:
             refuse("subsets must be an array of booleans [M, d]", f"shape {self.members.shape}", "Use every_subset.")
         count, self.dim = self.members.shape
-        node, self._levels, nodes = np.zeros(count, np.intp), list[_Level](), 1
+        node, nodes = np.zeros(count, np.intp), 1
+        self._levels: list[tuple[Where, Where]] = []  # nodes above each feature with a child without it, and with it
         for feature in range(self.dim):
             name = node + nodes * self.members[:, feature]
             there, node = np.unique(name, return_inverse=True)
-            self._levels.append(_Level(there[there < nodes], there[there >= nodes] - nodes))
+            self._levels.append((there[there < nodes], there[there >= nodes] - nodes))
             nodes = len(there)
         if nodes < count:
             refuse("each subset must be given once", f"{count - nodes} repeated ones", "Leave out the repetitions.")
@@ -163,8 +137,7 @@ class SubsetTree:
         gram = np.moveaxis(np.asarray(S, np.float64), 0, -1)[None]  # [N, r, r, B]: the batch is innermost
         right, residual = np.asarray(a, np.float64).T[None], np.asarray(l, np.float64)[None]
         log_det, steps = np.zeros((1, count)), list[tuple[Array, Array, Array]]()
-        for feature, level in enumerate(self._levels):
-            out, into = level.without, level.included
+        for feature, (out, into) in enumerate(self._levels):
             pivot = gram[into, 0, 0] + c[feature]
             slope, gain = gram[into, 0, 1:] / pivot[:, None], right[into, 0] / pivot
             new_gram = np.empty((len(out) + len(into), d - feature - 1, d - feature - 1, count))
@@ -211,8 +184,7 @@ class Subsets:
         mass = np.empty_like(weights)
         mass[self._tree._leaf] = weights
         total = np.zeros((len(mass), 0, mass.shape[1]))  # of the features after this one, below each node
-        for level, (slope, gain, _) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
-            out, into = level.without, level.included
+        for (out, into), (slope, gain, _) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
             nodes = 1 + max(out.max(initial=-1), into.max(initial=-1))
             below, own = np.zeros((nodes, total.shape[1] + 1, mass.shape[1])), len(out)
             below[out, 1:] = total[:own]
@@ -239,13 +211,10 @@ class Subsets:
         mass = np.empty((2, *weights.shape))
         mass[:, self._tree._leaf] = weights, weights * variance
         first, second = np.zeros((mass.shape[1], 0, mass.shape[2])), np.zeros((mass.shape[1], 0, 0, mass.shape[2]))
-        for level, (slope, gain, pivot) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
-            out, into, own = level.without, level.included, len(level.without)
-            nodes, rest = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1]
-            means, squares = (
-                np.zeros((nodes, rest + 1, mass.shape[2])),
-                np.zeros((nodes, *(2 * (rest + 1,)), mass.shape[2])),
-            )
+        for (out, into), (slope, gain, pivot) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
+            nodes, rest, own = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1], len(out)
+            means = np.zeros((nodes, rest + 1, mass.shape[2]))
+            squares = np.zeros((nodes, rest + 1, rest + 1, mass.shape[2]))
             means[out, 1:], squares[out, 1:, 1:] = first[:own], second[:own]
             means[into, 1:] += first[own:]
             squares[into, 1:, 1:] += second[own:]

@@ -76,16 +76,11 @@ def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
         return Problem(**{name: stored[name] for name in ARGUMENTS if name in stored})
     kind = CUSTOM.get(stored["problem"]) if isinstance(stored["problem"], str) else None
     if kind is None:
-        refuse(
-            f"a stored problem must be one of {', '.join(['the built-in one', *CUSTOM])}",
-            shown(stored["problem"]),
-            "Import the module that defines its class first.",
-        )
+        rule = f"a stored problem must be one of {', '.join(['the built-in one', *CUSTOM])}"
+        refuse(rule, shown(stored["problem"]), "Import the module that defines its class first.")
     problem = kind(**stored["arguments"])
     if problem.as_dict().get("state") != stored.get("state"):
-        refuse(
-            "a class must make the same problem from the same arguments",
-            f"{shown(stored['problem'])}, whose attributes are not those of the stored one",
-            "Let its attributes depend on its arguments alone.",
-        )
+        rule = "a class must make the same problem from the same arguments"
+        received = f"{shown(stored['problem'])}, whose attributes are not those of the stored one"
+        refuse(rule, received, "Let its attributes depend on its arguments alone.")
     return problem

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
@@ -19,10 +19,9 @@ from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tasks import Prior
-from ridgeformer.validation import integer, precision
+from ridgeformer.validation import Float, integer, precision
 from ridgeformer.values import Value
 
-Float = NDArray[np.floating[Any]]
 Precision = type[np.float32] | type[np.float64]
 
 

@@ -169,11 +169,8 @@ class CustomProblem(BaseProblem):
         draw = Draw.from_sequences(drawn) if isinstance(drawn, Sequences) else drawn
         draw = draw.checked(integer("dim", self.dim, 1, 4096), count)
         if not np.isin(draw.moments.counts, self.lengths.values).all():
-            refuse(
-                f"contexts must have as many examples as the problem's context says, {self.lengths}",
-                repr(draw.moments),
-                "Correct context or the draw method.",
-            )
+            rule = f"contexts must have as many examples as the problem's context says, {self.lengths}"
+            refuse(rule, repr(draw.moments), "Correct context or the draw method.")
         weights = self.oracle(drawn)
         if weights is None:
             return draw
@@ -184,18 +181,13 @@ class CustomProblem(BaseProblem):
     def _check_setup(self) -> None:
         """Refuse a class that does not set what it must, or that draws other sequences from the same random numbers."""
         if getattr(self, "dim", None) is None or self.context is None:
-            refuse(
-                "a problem of your own must set self.dim and self.context in its __init__",
-                f"{kind_of(self)} without them",
-                "Write self.dim, self.context = 5, 10, for example.",
-            )
+            rule = "a problem of your own must set self.dim and self.context in its __init__"
+            refuse(rule, f"{kind_of(self)} without them", "Write self.dim, self.context = 5, 10, for example.")
         one, other = (_numbers(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
         if not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, other, strict=True)):
-            refuse(
-                "the same random numbers must give the same sequences",
-                f"{kind_of(self)} whose draw gives others every time",
-                "Use the given rng, and no other random numbers.",
-            )
+            rule = "the same random numbers must give the same sequences"
+            received = f"{kind_of(self)} whose draw gives others every time"
+            refuse(rule, received, "Use the given rng, and no other random numbers.")
 
     # ---- other problems ---------------------------------------------------------------------------------
 
@@ -210,11 +202,9 @@ class CustomProblem(BaseProblem):
         Raises:
             InputError: The subclass does not.
         """
-        refuse(
-            "a profile needs the problem at single noise levels",
-            f"{kind_of(self)} without at_noise",
-            "Write a method at_noise(sigma) that returns the problem with that noise level.",
-        )
+        rule = "a profile needs the problem at single noise levels"
+        received = f"{kind_of(self)} without at_noise"
+        refuse(rule, received, "Write a method at_noise(sigma) that returns the problem with that noise level.")
 
     # ---- text and identity ------------------------------------------------------------------------------
 
@@ -274,11 +264,9 @@ class CustomProblem(BaseProblem):
                 has a type that cannot be stored.
         """
         if self.name is None or CUSTOM.get(self.name) is not type(self):
-            refuse(
-                "a run is stored under the name of its problem",
-                f"{kind_of(self)} without a name of its own",
-                'Write name = "my-problem" in its class, or train without out.',
-            )
+            rule = "a run is stored under the name of its problem"
+            received = f"{kind_of(self)} without a name of its own"
+            refuse(rule, received, 'Write name = "my-problem" in its class, or train without out.')
         self.as_dict()
 
     def _state(self) -> dict[str, Any]:
@@ -345,8 +333,5 @@ def _plain(name: str, value: Any) -> Any:
         return value
     if isinstance(value, Described | Lengths) or (isinstance(value, Noise) and value.has_text):
         return str(value)
-    refuse(
-        "a problem is stored and compared by its arguments and attributes: numbers, text, arrays, lists and laws",
-        f"{kind_of(value)} called {name}",
-        "Pass numbers or text, and make other objects in the method draw.",
-    )
+    rule = "a problem is stored and compared by its arguments and attributes: numbers, text, arrays, lists and laws"
+    refuse(rule, f"{kind_of(value)} called {name}", "Pass numbers or text, and make other objects in the method draw.")

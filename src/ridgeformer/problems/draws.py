@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Index, Moments, solve
 from ridgeformer.problems.tasks import Prior
-from ridgeformer.validation import array, check_metric, real
+from ridgeformer.validation import Array, Float, array, check_metric, real
 from ridgeformer.values import Value, read_only
 
 AXES = {"task": 1, "sigma": 1, "metric": 3, "offset": 1, "mean": 2, "surplus": 1, "dims": 1}  # of one per sequence
-Float = NDArray[np.floating[Any]]
-Array = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -171,11 +169,8 @@ class Draw(Value):
         task = array("task", sequences.task, (B, d))
         right = np.einsum("bmd,bd->bm", queries, task)
         if not np.allclose(answers, right, rtol=1e-5, atol=1e-5 * max(float(np.abs(right).max()), 1e-300)):
-            refuse(
-                "where tasks are given, answers must be <task, query>, without noise",
-                "others",
-                "Correct them, or leave out the tasks.",
-            )
+            rule = "where tasks are given, answers must be <task, query>, without noise"
+            refuse(rule, "others", "Correct them, or leave out the tasks.")
         if sequences.metric is not None:
             metric, mean = check_metric(sequences.metric, B, d), None
         return cls(moments, task, task, moments.sigma, metric, oracle=False, mean=mean, tokens=sequences)
@@ -320,11 +315,8 @@ class Draw(Value):
         if not isinstance(self.moments, Moments):
             refuse("a draw needs Moments", kind_of(self.moments), "Use Moments.from_tokens(x, y).")
         if self.moments.dim != dim or len(self.moments) != count:
-            refuse(
-                f"a problem must draw {count} contexts of dimension {dim}",
-                f"{len(self.moments)} of dimension {self.moments.dim}",
-                "Correct its draw method.",
-            )
+            rule = f"a problem must draw {count} contexts of dimension {dim}"
+            refuse(rule, f"{len(self.moments)} of dimension {self.moments.dim}", "Correct its draw method.")
         array("gram", self.moments.gram, (count, dim + 1, dim + 1))
         array("task", self.task, (count, dim))
         array("ridge", self.ridge, (count, dim))

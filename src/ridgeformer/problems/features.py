@@ -10,13 +10,11 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.problems.parts import Described, Lengths
-from ridgeformer.validation import array, check_covariance, fitting, integer, number, real
-
-Array = NDArray[np.float64]
+from ridgeformer.validation import Array, array, check_covariance, fitting, integer, number, real
 
 
 class Features(Described):
@@ -296,11 +294,8 @@ class Scales(Features):
         if not 0 < self.spread <= 3:
             refuse("the spread of scales must lie in (0, 3]", self.spread, "Pass 0.5, for example.")
         if self.base.unscaled is not self.base or self.base.standardised:
-            refuse(
-                "features are scaled once, before they are standardised",
-                self.base,
-                "Pass a base that is neither scaled nor standardised.",
-            )
+            rule = "features are scaled once, before they are standardised"
+            refuse(rule, self.base, "Pass a base that is neither scaled nor standardised.")
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""

@@ -19,7 +19,6 @@ from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
@@ -34,11 +33,9 @@ from ridgeformer.problems.features import Features, Isotropic
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, shown_text, varies
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks
 from ridgeformer.problems.tokens import Bank, draw_with_tokens
-from ridgeformer.validation import integer, keywords, number
+from ridgeformer.validation import Array, integer, keywords, number
 from ridgeformer.values import read_only
 
-Float = NDArray[np.floating[Any]]
-Array = NDArray[np.float64]
 SUMS = Layout("sum", "constant")
 LENGTH, TASK = 1, 2  # which random words decide the number of examples and the task of a pool; 0 is the noise level
 

@@ -6,13 +6,12 @@ from math import lgamma
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.problems.tasks import Prior, Tasks
-from ridgeformer.validation import array, integer, number, positive
+from ridgeformer.validation import Array, array, integer, number, positive
 
-Array = NDArray[np.float64]
 EXAMPLES = "Write sparse(3), sparse(p=0.2) or sparse(beta=[1,4])."
 
 
@@ -37,12 +36,7 @@ class Sparse(Tasks):
     words = "w has {how}; these are from N(0, {variance:g}), and the others are 0"
 
     def __init__(
-        self,
-        size: int | None = None,
-        *,
-        p: float | None = None,
-        beta: ArrayLike | None = None,
-        variance: float = 1.0,
+        self, size: int | None = None, *, p: float | None = None, beta: ArrayLike | None = None, variance: float = 1.0
     ) -> None:
         given = {name: value for name, value in (("size", size), ("p", p), ("beta", beta)) if value is not None}
         if len(given) != 1:
@@ -86,14 +80,8 @@ class Sparse(Tasks):
         k = np.arange(dim + 1.0)
         if self.beta is not None:
             a, b = self.beta
-            return (
-                _log_gamma(a + k)
-                + _log_gamma(b + dim - k)
-                - lgamma(a + b + dim)
-                - lgamma(a)
-                - lgamma(b)
-                + lgamma(a + b)
-            )
+            own = _log_gamma(a + k) + _log_gamma(b + dim - k) - lgamma(a + b + dim)
+            return own - lgamma(a) - lgamma(b) + lgamma(a + b)
         if self.p is not None:
             return np.asarray(k * np.log(self.p) + (dim - k) * np.log1p(-self.p))
         least, _ = self.sizes(dim)
@@ -150,19 +138,16 @@ class Sparse(Tasks):
         """The mean share of weights that are there."""
         return float(self.chances(dim) @ np.arange(dim + 1.0)) / dim
 
-    @property
-    def how(self) -> str:
-        """How many weights there are, in words."""
-        if self.size is not None:
-            return f"{self.size} weight{'s' * (self.size > 1)}, those of a random subset of the features"
-        if self.p is not None:
-            return f"each weight with probability {self.p:g}"
-        a, b = np.asarray(self.beta)
-        return f"each weight with a probability that every sequence draws from the beta distribution ({a:g}, {b:g})"
-
     def describe(self, dim: int) -> str:
         """See `Described.describe`."""
-        return self.words.format(how=self.how, variance=self.variance)
+        if self.size is not None:
+            how = f"{self.size} weight{'s' * (self.size > 1)}, those of a random subset of the features"
+        elif self.p is not None:
+            how = f"each weight with probability {self.p:g}"
+        else:
+            a, b = np.asarray(self.beta)
+            how = f"each weight with a probability that every sequence draws from the beta distribution ({a:g}, {b:g})"
+        return self.words.format(how=how, variance=self.variance)
 
 
 def _log_gamma(x: Array) -> Array:

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.moments import Moments
+from ridgeformer.moments import Moments, bordered
 from ridgeformer.problems.parts import Described
-from ridgeformer.validation import array, check_covariance, choice, fitting, integer, number, real
+from ridgeformer.validation import Array, array, check_covariance, choice, fitting, integer, number, real
 from ridgeformer.values import Value
 
-Array = NDArray[np.float64]
 MOST_POOL = 1 << 24
 
 
@@ -60,10 +59,7 @@ class Prior(Value):
             a = a - Sm
         if self.factor is not None:
             S, a = self.factor.T @ S @ self.factor, a @ self.factor
-        d = S.shape[1]
-        gram = np.empty((len(S), d + 1, d + 1))
-        gram[:, :d, :d], gram[:, d, d] = (S + np.swapaxes(S, 1, 2)) / 2, l
-        gram[:, :d, d] = gram[:, d, :d] = a
+        gram = bordered((S + np.swapaxes(S, 1, 2)) / 2, a, l)
         return Moments._trusted(gram, moments.context, moments.sigma)
 
     def back(self, weights: Array) -> Array:
@@ -198,19 +194,18 @@ class Tasks(Described):
         prior = self.prior(dim)
         return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
 
-    def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
-        """Return which task of the pool each sequence has.
+    def choose(self, u: Array, dim: int) -> NDArray[np.int64]:
+        """Return which task of the pool, of which there must be one, each sequence has.
 
         Args:
             u: Uniform random numbers in (0, 1), [B].
             dim: The dimension d of the tasks.
 
         Returns:
-            Numbers of tasks, [B], or -1 for a new task; None if there is no pool.
+            Numbers of tasks, [B], or -1 for a new task.
         """
         pool = self.pool(dim)
-        if pool is None:
-            return None
+        assert pool is not None
         from_pool = (u - self.new) / (1 - self.new)
         chosen = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
         return np.where(u < self.new, -1, chosen)
@@ -336,11 +331,8 @@ class Pool(Tasks):
     def _fitting(self, dim: int) -> Array:
         assert self.vectors is not None
         if self.vectors.shape[1] != dim:
-            refuse(
-                f"the tasks of a pool must have dimension {dim}",
-                f"dimension {self.vectors.shape[1]}",
-                f"Use dim={self.vectors.shape[1]}.",
-            )
+            rule = f"the tasks of a pool must have dimension {dim}"
+            refuse(rule, f"dimension {self.vectors.shape[1]}", f"Use dim={self.vectors.shape[1]}.")
         return self.vectors
 
     def describe(self, dim: int) -> str:

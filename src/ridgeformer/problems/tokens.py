@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Key
 from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.validation import Array
 from ridgeformer.values import read_only
 
 if TYPE_CHECKING:
     from ridgeformer.problems.problem import Problem
 
-Array = NDArray[np.float64]
 LARGEST_BLOCK = 512  # sequences
 NUMBERS = 1 << 22  # in the tokens of a block, at most
 KEPT = 3 << 27  # bytes of moments that are kept
@@ -28,8 +28,8 @@ STORED, PASSES = 1 << 14, 8  # sequences that steps of training share, and how o
 STORES = 4  # stores that are kept: descents that race each other take the same steps, one descent after another
 
 
-def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int) -> Sequences:
-    """Draw whole sequences.
+def draw_with_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int = 4) -> Draw:
+    """Draw whole sequences with all that is known about them.
 
     Args:
         problem: The distribution of sequences.
@@ -38,7 +38,7 @@ def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries:
         queries: How many queries each sequence has.
 
     Returns:
-        The sequences; where n varies, contexts are filled up with tokens that are 0.
+        The draw, with its tokens.
     """
     n, each = problem.lengths.most, problem.noise.per_token
     sigma = problem.noise.quantile(rng.random((count, n) if each else count))
@@ -56,24 +56,8 @@ def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries:
     y = np.einsum("bnd,bd->bn", x, task) + noise
     answers = np.einsum("bnd,bd->bn", asked, task)
     x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
-    return Sequences(x, y, asked, answers, task, sigma, counts, metric)
-
-
-def draw_with_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int = 4) -> Draw:
-    """Draw whole sequences with all that is known about them.
-
-    Args:
-        problem: The distribution of sequences.
-        rng: The random numbers.
-        count: How many sequences, B.
-        queries: How many queries each sequence has.
-
-    Returns:
-        The draw, with its tokens.
-    """
-    tokens = draw_tokens(problem, rng, count, queries)
-    moments, task = tokens.moments, tokens.task
-    assert task is not None
+    tokens = Sequences(x, y, asked, answers, task, sigma, counts, metric)
+    moments = tokens.moments
     return Draw(moments, task, problem.oracle(tokens), moments.sigma, tokens.metric, tokens=tokens)
 
 
@@ -106,7 +90,6 @@ def _task(problem: Problem, g: Array, rng: np.random.Generator) -> Array:
     if pool is None:
         return w
     chosen = problem.tasks.choose(u, problem.dim)
-    assert chosen is not None
     return np.where((chosen >= 0)[:, None], pool[chosen], w)
 
 

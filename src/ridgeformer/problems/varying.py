@@ -14,7 +14,7 @@ Moments(4 contexts, dim=4, context=3..8, float64)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -29,11 +29,9 @@ from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions
 from ridgeformer.problems.problem import BuiltIn, Problem
-from ridgeformer.validation import keywords
+from ridgeformer.validation import Array, Float, keywords
 from ridgeformer.values import read_only
 
-Float = NDArray[np.floating[Any]]
-Array = NDArray[np.float64]
 STREAMS = 20  # bits of a key's stream that are left to the caller; those above name the dimension
 GRID = 7, 5  # dimensions, and numbers of examples at each, whose floors are measured; others lie between them
 MEASURED = 1 << 14  # coordinates of the tasks of all sequences that a floor is measured on
@@ -83,11 +81,8 @@ class VaryingDimension(BuiltIn):
         self.cells: tuple[Any, ...] = tuple(Problem(d, self.rule.at(d), noise, **laws) for d in self.dims)
         largest = self.cells[-1]
         if largest.noise.per_token:
-            refuse(
-                "where dimensions vary, each sequence must have one noise level",
-                largest.noise,
-                "Use a problem of one dimension.",
-            )
+            rule = "where dimensions vary, each sequence must have one noise level"
+            refuse(rule, largest.noise, "Use a problem of one dimension.")
         self.noise, self.has_pool = largest.noise, largest.has_pool
         self.features, self.tasks, self.query = largest.features, largest.tasks, largest.query
         self.lengths = Lengths(sorted({n for cell in self.cells for n in cell.lengths.values.tolist()}))
@@ -197,22 +192,24 @@ class VaryingDimension(BuiltIn):
 
     # ---- sequences --------------------------------------------------------------------------------------
 
-    def _blocks(self, key: Key, count: int, first: int) -> Iterator[_Block]:
-        """The sequences of each dimension among numbers `first` to `first + count`."""
+    def _blocks(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
+    ) -> Iterator[tuple[slice, Draw]]:
+        """Draw the sequences of each dimension among numbers `first` to `first + count`, and say where they belong.
+
+        The metric holds what losses count.
+        """
         many = len(self.dims)
         for k, cell in enumerate(self.cells):
             offset = (k - first) % many
             if (size := len(range(offset, count, many))) > 0:
                 own = Key(key.seed, (key.stream + (cell.dim << STREAMS)) % (1 << 32), key.step)
-                yield _Block(cell, slice(offset, None, many), own, size, (first + offset - k) // many)
-
-    def _drawn(self, block: _Block, dtype: Precision, sums: bool, engine: Engine, threads: int | None) -> Draw:
-        """The sequences of one dimension, of that dimension; the metric holds what losses count."""
-        draw: Draw = block.cell._moments(block.key, block.count, block.first, dtype, sums, engine, threads)
-        metric = np.eye(block.cell.dim) if draw.metric is None else np.asarray(draw.metric, np.float64)
-        weight = np.broadcast_to(self.importance(block.cell.dim, draw.moments.context), block.count)
-        whole = np.moveaxis(np.empty((*metric.shape[-2:], block.count), dtype), -1, 0)
-        return replace(draw, metric=read_only(np.multiply(weight[:, None, None], metric, out=whole, casting="unsafe")))
+                draw: Draw = cell._moments(own, size, (first + offset - k) // many, dtype, sums, engine, threads)
+                metric = np.eye(cell.dim) if draw.metric is None else np.asarray(draw.metric, np.float64)
+                weight = np.broadcast_to(self.importance(cell.dim, draw.moments.context), size)
+                whole = np.moveaxis(np.empty((*metric.shape[-2:], size), dtype), -1, 0)
+                np.multiply(weight[:, None, None], metric, out=whole, casting="unsafe")
+                yield slice(offset, None, many), replace(draw, metric=read_only(whole))
 
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
@@ -220,8 +217,8 @@ class VaryingDimension(BuiltIn):
         D, own = self.dim + 1, {"gram": 2, "task": 1, "ridge": 1, "sums": 1, "metric": 2}
         arrays = {name: np.moveaxis(np.zeros((*[D] * axes, count), dtype), -1, 0) for name, axes in own.items()}
         sigma, counts, dims = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for block in self._blocks(key, count, first):
-            draw, part, d = self._drawn(block, dtype, sums, engine, threads), block.part, block.cell.dim
+        for part, draw in self._blocks(key, count, first, dtype, sums, engine, threads):
+            d = draw.moments.dim
             old = np.append(np.arange(d), self.dim)
             arrays["gram"][part, old[:, None], old] = draw.moments.gram
             arrays["task"][part, :d], arrays["ridge"][part, :d] = draw.task, draw.ridge
@@ -241,15 +238,14 @@ class VaryingDimension(BuiltIn):
         """Evaluate a model by blocks of equal dimension; see `BaseProblem.step`."""
         sums, losses, unadjusted = ask.layout.coordinate != "none", np.zeros(count, ask.dtype), None
         limited, gradients = 0, list[Any]()
-        for block in self._blocks(key, count, first):
-            draw = self._drawn(block, ask.dtype, sums, ask.engine, ask.threads)
+        for part, draw in self._blocks(key, count, first, ask.dtype, sums, ask.engine, ask.threads):
             evaluation = self._evaluated(kernel, draw, ask)
-            losses[block.part], limited = evaluation.losses, limited + evaluation.limited
+            losses[part], limited = evaluation.losses, limited + evaluation.limited
             if evaluation.unadjusted is not None:
                 unadjusted = np.zeros(count, ask.dtype) if unadjusted is None else unadjusted
-                unadjusted[block.part] = evaluation.unadjusted
+                unadjusted[part] = evaluation.unadjusted
             if evaluation.gradient is not None:
-                gradients.append([block.count / count * piece for piece in evaluation.gradient])
+                gradients.append([len(draw.moments) / count * piece for piece in evaluation.gradient])
         whole: Any = type(kernel)(*map(sum, zip(*gradients, strict=True))) if gradients else None
         return Evaluation(losses, None, whole, limited, unadjusted)
 
@@ -265,25 +261,6 @@ class _Corners(VaryingDimension):
     def importance(self, dim: int, context: int | NDArray[np.int64]) -> Array:
         """See `VaryingDimension.importance`."""
         return self.whole.importance(dim, context)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Sequences of one dimension.
-
-    Attributes:
-        cell: Their problem.
-        part: Where they stand among all sequences.
-        key: Their stream.
-        count: How many there are.
-        first: The number of the first one in their stream.
-    """
-
-    cell: Any
-    part: slice
-    key: Key
-    count: int
-    first: int
 
 
 class ByDimension:

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
@@ -33,12 +33,10 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.predictors.iterative import heavy_ball
 from ridgeformer.problems import Problem
-from ridgeformer.validation import integer, number
+from ridgeformer.validation import Array, integer, number
 from ridgeformer.wishart import eigenvalues
 
 __all__ = ["aligned", "best_rate", "distances", "expected_loss", "model_of", "power", "whitened"]
-
-Array = NDArray[np.float64]
 
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:

@@ -22,18 +22,16 @@ which multiplies (b, q).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
-from ridgeformer.validation import array, axes
+from ridgeformer.validation import Array, array, axes
 
 __all__ = ["matrix_of", "model_of", "optimum", "risk"]
-
-Array = NDArray[np.float64]
 
 
 def optimum(problem: Problem) -> Array:

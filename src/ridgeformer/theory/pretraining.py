@@ -16,18 +16,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from ridgeformer.errors import refuse
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
-from ridgeformer.validation import integer, number
+from ridgeformer.validation import Array, integer, number
 
 __all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
 
 
-Array = NDArray[np.float64]
 BLOCK = 2048  # contexts at a time
 
 

@@ -12,7 +12,6 @@ and match or beat ridge regression that is tuned for the problem; diagonal layer
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results
@@ -32,24 +31,27 @@ def theorems(work: Work, seed: int = 0) -> list[dict[str, Any]]:
     return [check.as_dict() for check in verify(seed=seed, progress=lambda name, *done: work.progress(*done))]
 
 
-def _theorem(name: str, results: Results) -> Check:
-    """The check of a statement: each of its errors keeps its bound."""
-    errors = [one for one in results["theorems"] if one["statement"] == name]
-    return Check(
-        "; ".join(f"{one['what']}: {one['error']:.2g}" for one in errors),
-        "errors of at most " + ", ".join(f"{one['bound']:.2g}" for one in errors),
-        "none",
-        "Bounds are rounding errors, or standard errors where a statement is about averages; see the module.",
-        "rejected where an error exceeds its bound",
-        tuple(one["passed"] for one in errors),
-        where=f"theory.{name}",
-        brief=f"{sum(one['passed'] for one in errors)} of {len(errors)} errors keep their bounds",
-    )
+def _theorem(name: str) -> Callable[[Results], Check]:
+    """The check of a statement."""
 
+    def check(results: Results) -> Check:
+        """Decide whether each error of the statement keeps its bound. See `Paper`.
 
-def _theorem_check(name: str) -> Callable[[Results], Check]:
-    check = partial(_theorem, name)
-    check.__name__, check.__doc__ = name, f"Decide a theorem.\n\n{STATEMENTS[name]}."  # type: ignore[attr-defined]
+        Tolerance: none
+        Reason: Bounds are rounding errors, or standard errors where a statement is about averages; see the module.
+        Rule: rejected where an error exceeds its bound
+        """
+        errors = [one for one in results["theorems"] if one["statement"] == name]
+        return Check(
+            "; ".join(f"{one['what']}: {one['error']:.2g}" for one in errors),
+            "errors of at most " + ", ".join(f"{one['bound']:.2g}" for one in errors),
+            holds=tuple(one["passed"] for one in errors),
+            where=f"theory.{name}",
+            brief=f"{sum(one['passed'] for one in errors)} of {len(errors)} errors keep their bounds",
+            claim=f"{STATEMENTS[name]}.",
+        )
+
+    check.__name__ = name
     return check
 
 
@@ -58,7 +60,7 @@ PAPER = Paper(
     about=__doc__,
     problems={noise: problem_of(noise) for noise in COLUMNS},
     parts=(*PARTS, Part(theorems)),
-    checks=(*CLAIMS, *map(_theorem_check, STATEMENTS)),
+    checks=(*CLAIMS, *map(_theorem, STATEMENTS)),
     pictures=FIGURES,
     page=write_page,
 )

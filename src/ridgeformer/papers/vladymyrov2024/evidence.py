@@ -24,7 +24,7 @@ from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.table import TableOne, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.validation import integer
+from ridgeformer.validation import Array, integer
 from ridgeformer.zoo import MODELS, PREFIX, Zoo
 from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH
 from ridgeformer.zoo.explosions import explosions as stored_explosions
@@ -35,7 +35,6 @@ SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked 
 DEEP = (SHOWN, *paper.CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 PRINTED = ("full", 4, "categorical(1,3)")  # the model whose weights the paper prints
 SHIPPED = hashlib.sha256(Path(zoo_package.__file__).with_name("zoo.safetensors").read_bytes()).hexdigest()[:16]
-Array = NDArray[np.float64]
 Values = dict[str, Any]
 Runs = str | None  # a folder of runs, or the shipped models
 
@@ -191,12 +190,8 @@ def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = N
     for done, noise in enumerate(paper.COLUMNS):
         problem = paper.problem_of(noise)
         depths = paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:]
-        rows: dict[str, Predictor] = {
-            paper.Row(family, depth).name: zoo.model(family, depth, noise)
-            for family in paper.FAMILIES
-            for depth in depths
-        }
-        rows |= {**baselines(problem, rr[noise]), BAYES: BayesRR(problem.noise)}
+        trained = {paper.Row(f, depth).name: zoo.model(f, depth, noise) for f in paper.FAMILIES for depth in depths}
+        rows: dict[str, Predictor] = {**trained, **baselines(problem, rr[noise]), BAYES: BayesRR(problem.noise)}
         show = _part_of(work.progress, done, len(paper.COLUMNS))
         losses = compare(problem, rows, "sigma", sequences=fewer(sequences), seed=seed, progress=show)
         parts[noise] = {
@@ -227,9 +222,7 @@ def layer_profiles(
     losses: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
     exploded: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
     zoo = _models(runs)
-    pairs = [
-        (family, model) for family in paper.FAMILIES for model in _every_seed(zoo, paper.Row(family, paper.DEPTHS[-1]))
-    ]
+    pairs = [(f, model) for f in paper.FAMILIES for model in _every_seed(zoo, paper.Row(f, paper.DEPTHS[-1]))]
     end = paper.problem_of(SHOWN).noise.upper
     sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
     for done, (family, model) in enumerate(pairs):

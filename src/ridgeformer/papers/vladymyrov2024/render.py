@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
 
 from ridgeformer.noise import Categorical, Uniform, parse
-from ridgeformer.papers.vladymyrov2024.paper import LABELS, ROWS, Row
+from ridgeformer.papers.vladymyrov2024.paper import ROWS, Row
 from ridgeformer.papers.vladymyrov2024.table import Cell, TableOne
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 LEGEND = (
     "Each cell has four lines: our adjusted loss; the paper's; ours / the paper's; and, in percent of our loss, ± "
@@ -82,9 +82,8 @@ def rows(table: TableOne) -> Iterable[tuple[Row, list[Cell]]]:
     Yields:
         A row, and its cells by column.
     """
-    columns = list(dict.fromkeys(key.noise for key in table.cells))
     for row in ROWS:
-        yield row, [table[row.method, row.layers, noise] for noise in columns]
+        yield row, [table[row.method, row.layers, noise] for noise in table.oracle]
 
 
 def terminal(table: TableOne) -> RenderableType:
@@ -96,21 +95,15 @@ def terminal(table: TableOne) -> RenderableType:
     Returns:
         What rich can print.
     """
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    columns = list(dict.fromkeys(key.noise for key in table.cells))
     grid = Grid(box=None, padding=(0, 0, 0, 1), pad_edge=False)
     grid.add_column("", no_wrap=True)
-    for noise in columns:
+    for noise in table.oracle:
         grid.add_column(column_name(noise), justify="right", no_wrap=True)
     for row, cells in rows(table):
         if row.begins_group:
             grid.add_section()
         grid.add_row(Text(row.name, style="bold"), *(_cell(cell) for cell in cells))
-    floors = [next(cell for key, cell in table.cells.items() if key.noise == noise) for noise in columns]
-    grid.add_row(Text("floor", style="bold"), *(Text(short(cell.floor), style="cyan") for cell in floors))
+    grid.add_row(Text("floor", style="bold"), *(Text(short(cell.floor), style="cyan") for cell in cells))
     facts = Text(f"{table.sequences:,} fresh sequences, seed {table.seed}. {LEGEND}", style="dim")
     return Group(grid, facts, verdict(table))
 
@@ -124,10 +117,6 @@ def column_table(table: TableOne) -> RenderableType:
     Returns:
         What rich can print.
     """
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
-
     names = ("", "loss", "±", "/ floor", "paper", "allowed", "/ paper", "best seed", "worst", "largest")
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
     for name in names:
@@ -143,9 +132,7 @@ def column_table(table: TableOne) -> RenderableType:
     return Group(Text(title), grid, verdict(table))
 
 
-def _cell(cell: Cell) -> Any:
-    from rich.text import Text
-
+def _cell(cell: Cell) -> Text:
     better = cell.loss < cell.paper - cell.paper_error - cell.rounding
     style = "bold red" if cell.faults else "bold green" if better else "bold"
     paper = "-" if math.isnan(cell.over_paper) else f"x{_two(cell.over_paper)}"
@@ -173,10 +160,6 @@ def verdict(table: TableOne) -> RenderableType:
     Returns:
         What rich can print.
     """
-    from rich.console import Group
-    from rich.table import Table as Grid
-    from rich.text import Text
-
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
     text = Text(
@@ -253,14 +236,8 @@ def _tex(value: float) -> str:
 
 def _best(table: TableOne) -> dict[str, Cell]:
     """The best model of every column."""
-    columns = dict.fromkeys(key.noise for key in table.cells)
-    return {
-        noise: min(
-            (cell for key, cell in table.cells.items() if key.noise == noise and key.method in LABELS),
-            key=lambda cell: cell.loss,
-        )
-        for noise in columns
-    }
+    models = [cell for cell in table.cells.values() if cell.layers]
+    return {n: min((cell for cell in models if cell.noise == n), key=lambda cell: cell.loss) for n in table.oracle}
 
 
 FORMATS: dict[str, Callable[[TableOne], str]] = {"markdown": as_markdown, "latex": as_latex}

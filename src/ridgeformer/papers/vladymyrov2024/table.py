@@ -10,6 +10,7 @@ import numpy as np
 
 from ridgeformer.evaluation import Losses, compare
 from ridgeformer.exact import const_loss, exact_loss, least_loss
+from ridgeformer.files import jsonable
 from ridgeformer.loading import load
 from ridgeformer.losses import rounding, warn_below_floor
 from ridgeformer.papers.vladymyrov2024.paper import (
@@ -150,7 +151,7 @@ class TableOne:
     def as_dict(self) -> dict[str, Any]:
         """Return the table as values that JSON can hold."""
         cells = [
-            {**asdict(cell), "ratio": _finite(cell.ratio), "over_paper": _finite(cell.over_paper)}
+            {**asdict(cell), "ratio": jsonable(cell.ratio), "over_paper": jsonable(cell.over_paper)}
             for cell in self.cells.values()
         ]
         return {"sequences": self.sequences, "seed": self.seed, "oracle": self.oracle, "cells": cells}
@@ -291,7 +292,3 @@ def _simpler(key: CellKey) -> list[CellKey]:
     others = [CellKey(key.method, key.layers - 1, key.noise)] if key.layers > 1 else []
     place = FAMILIES.index(key.method)
     return others + ([CellKey(FAMILIES[place - 1], key.layers, key.noise)] if place else [])
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

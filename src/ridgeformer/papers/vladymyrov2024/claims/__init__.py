@@ -8,56 +8,53 @@ layer; those about uniform noise, which come first, are in `uniform`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.papers.paper import listed
 from ridgeformer.papers.vladymyrov2024.claims.uniform import ALIKE, CLAIMS, SLACK, Finding, claim
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, UNIFORM, Row
+from ridgeformer.validation import Array
 
 __all__ = ["CLAIMS"]
 
-Array = NDArray[np.float64]
 TWO, THREE = "categorical(1,3)", "categorical(1,3,5)"
 
 
-@claim(
-    "Uniform noise, bottom of figure 2, last sentence",
-    "for sigma_max of 3 or more, layers 4 to 7 lower the loss by less than 1 %",
-)
+@claim()
 def gdpp_stops(evidence: Evidence) -> Finding:
     """Decide whether GD++ gains nothing from depth. See `claim`.
 
     GD++ converges quickly to a suboptimal solution.
+
+    Where: Uniform noise, bottom of figure 2, last sentence
+    Rule: for sigma_max of 3 or more, layers 4 to 7 lower the loss by less than 1 %
     """
     gain = [evidence.ratio(("gdpp", 3), ("gdpp", 7), noise) for noise in UNIFORM[3:]]
     numbers = f"loss of three layers / loss of seven, sigma_max 3 to 7: {listed(gain, '.4f')}"
     return numbers, [value < 1.01 for value in gain]
 
 
-@claim(
-    "Categorical noise, 1st sentence",
-    f"with 3 or more layers, the loss of Diag is more than {ALIKE} times that of Full",
-)
+@claim(f"with 3 or more layers, the loss of Diag is more than {ALIKE} times that of Full")
 def gap_on_two(evidence: Evidence) -> Finding:
     """Decide whether Full is better than Diag with two noise levels. See `claim`.
 
     On categorical(1,3) Full is clearly better than Diag.
+
+    Where: Categorical noise, 1st sentence
     """
     ratios = [evidence.ratio(("diag", depth), ("full", depth), TWO) for depth in DEPTHS]
-    numbers = f"Diag / Full, 1 to 7 layers: {listed(ratios, '.2f')}"
-    return numbers, [ratio > ALIKE for ratio in ratios[2:]]
+    return f"Diag / Full, 1 to 7 layers: {listed(ratios, '.2f')}", [ratio > ALIKE for ratio in ratios[2:]]
 
 
-@claim(
-    "Categorical noise, 3rd sentence",
-    "with seven layers, the mean loss of Diag is below that of Full for sigma from 0 to 1, from 1 to 3 and from 3 "
-    "to 4, and that of Full is below that of Diag at 1 and 3",
-)
+@claim()
 def extrapolates(evidence: Evidence) -> Finding:
     """Decide whether Diag is better than Full at levels that it was not trained on. See `claim`.
 
     Diag extrapolates better than Full to noise levels not seen in training; Full is better on the levels of training.
+
+    Where: Categorical noise, 3rd sentence
+    Rule: with seven layers, the mean loss of Diag is below that of Full for sigma from 0 to 1, from 1 to 3 and from
+        3 to 4, and that of Full is below that of Diag at 1 and 3
     """
     sigmas, inside = evidence.levels(TWO)
     diag, full = (evidence.curve(TWO, family, 7) for family in ("diag", "full"))
@@ -72,14 +69,14 @@ def extrapolates(evidence: Evidence) -> Finding:
     return numbers, [*better, bool(full[inside].mean() < diag[inside].mean())]
 
 
-@claim(
-    "Categorical noise, 5th sentence",
-    "the diagonal holds more than half of the squared norm of every matrix; if it were spread evenly, 9 %",
-)
+@claim()
 def heavy_diagonal(evidence: Evidence) -> Finding:
     """Decide whether Full's weights lie on the diagonal. See `claim`.
 
     The weights of the four-layer Full model are concentrated on the diagonal.
+
+    Where: Categorical noise, 5th sentence
+    Rule: the diagonal holds more than half of the squared norm of every matrix; if it were spread evenly, 9 %
     """
     shares = {}
     for name, matrices in evidence.weights.items():
@@ -93,14 +90,14 @@ def heavy_diagonal(evidence: Evidence) -> Finding:
     return numbers, [share > 0.5 for share in shares.values()]
 
 
-@claim(
-    "Categorical noise, last two sentences",
-    "Full has more turning points from 0 to 5, and the loss of Diag is at most that of Full",
-)
+@claim()
 def fluctuates(evidence: Evidence) -> Finding:
     """Decide what the paper says of Full's profile with three noise levels. See `claim`.
 
     On categorical(1,3,5) the profile of Full fluctuates more than that of Diag, but its loss is not better.
+
+    Where: Categorical noise, last two sentences
+    Rule: Full has more turning points from 0 to 5, and the loss of Diag is at most that of Full
     """
     sigmas, _ = evidence.levels(THREE)
     range_ = sigmas <= 5
@@ -117,15 +114,15 @@ def fluctuates(evidence: Evidence) -> Finding:
     return numbers, [turns("full") > turns("diag"), ratio <= SLACK]
 
 
-@claim(
-    "More experiments, 1st paragraph",
-    "the unadjusted losses of Diag, Full, AdaRR and TunedRR lie within 5 %, and their adjusted losses differ by "
-    "more than 20 %",
-)
+@claim()
 def unadjusted(evidence: Evidence) -> Finding:
     """Decide whether the unadjusted loss can tell the methods apart. See `claim`.
 
     In terms of the unadjusted loss the methods can hardly be distinguished.
+
+    Where: More experiments, 1st paragraph
+    Rule: the unadjusted losses of Diag, Full, AdaRR and TunedRR lie within 5 %, and their adjusted losses differ by
+        more than 20 %
     """
     table = evidence.table
     cells = [table[method, 7 if method in FAMILIES else None, SHOWN] for method in ("diag", "full", "AdaRR", "TunedRR")]
@@ -137,36 +134,35 @@ def unadjusted(evidence: Evidence) -> Finding:
     return numbers, [max(unadjusted) / min(unadjusted) < 1.05, max(adjusted) / min(adjusted) > 1.2]
 
 
-@claim(
-    "Caption of the figure of losses by layer (our figure 5)",
-    "for each family, the loss of seven-layer models on uniform(0,5), averaged over seeds, falls at every layer",
-)
+@claim()
 def falls_by_layer(evidence: Evidence) -> Finding:
     """Decide whether the loss falls from layer to layer. See `claim`.
 
     The loss of the readout falls consistently from layer to layer.
+
+    Where: Caption of the figure of losses by layer (our figure 5)
+    Rule: for each family, the loss of seven-layer models on uniform(0,5), averaged over seeds, falls at every layer
     """
     holds, texts = [], []
     for family in FAMILIES:
         mean = evidence.layers[Row(family, 7).name].mean(0)
         holds.append(bool((np.diff(mean) < 0).all()))
         texts.append(f"{LABELS[family]} {listed(mean, '.3g')}")
-    numbers = "after layer 0 to 7: " + "; ".join(texts)
-    return numbers, holds
+    return "after layer 0 to 7: " + "; ".join(texts), holds
 
 
-@claim(
-    "More experiments, 2nd paragraph",
-    "the noise level with the smallest loss moves down from layer 1 to 7 (GD++) and from layer 1 to 4 (Diag); the "
-    "loss of Diag below sigma = 1 halves at some later layer; that of Full falls by a larger factor below 1 than "
-    "above 4 in its first three layers, and rises above 4 in the last one",
-)
+@claim()
 def early_stopping(evidence: Evidence) -> Finding:
     """Decide what the paper says of profiles layer by layer. See `claim`.
 
     The early layers of GD++ are best at high noise and the later ones at lower noise; Diag starts in the same way and
     then improves strongly at low noise; Full improves at low noise first, and becomes less accurate at high noise in
     its last layer.
+
+    Where: More experiments, 2nd paragraph
+    Rule: the noise level with the smallest loss moves down from layer 1 to 7 (GD++) and from layer 1 to 4 (Diag);
+        the loss of Diag below sigma = 1 halves at some later layer; that of Full falls by a larger factor below 1
+        than above 4 in its first three layers, and rises above 4 in the last one
     """
     curves = evidence.layer_profiles
     sigmas, inside = np.array(curves["sigmas"]), np.array(curves["inside"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Results, listed
+from ridgeformer.papers.paper import Check, Results, listed, said
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, CellKey
 from ridgeformer.papers.vladymyrov2024.render import column_name
@@ -25,24 +25,24 @@ NOISY = COLUMNS[1:]
 ADAPTIVE = ("diag", "full")  # the families that adapt to the noise
 
 
-def claim(where: str, rule: str) -> Callable[[Callable[[Evidence], Finding]], Decision]:
+def claim(rule: str = "") -> Callable[[Callable[[Evidence], Finding]], Decision]:
     """Decorate a function that reads the numbers which decide a claim: it then returns the check, one of `CLAIMS`.
 
     Args:
-        where: The place of the claim in the paper.
-        rule: The rule that the numbers must satisfy.
+        rule: The rule that the numbers must satisfy; empty where the docstring says it.
 
     Returns:
-        The decorator. The decorated function takes the results; its docstring states the claim after its first line.
+        The decorator. The decorated function takes the results; its docstring states the claim after its first line,
+        then its place in the paper and the rule; see `said`.
     """
 
     def decorate(read: Callable[[Evidence], Finding]) -> Decision:
         @functools.wraps(read)
         def check(results: Results) -> Check:
             numbers, holds = read(Evidence(results))
-            parts = tuple(bool(part) for part in holds)
+            needed = rule or said(read)["rule"]
             reason = "The paper states the claim in words; the rule says what it means in numbers."
-            return Check(numbers, rule, "none", reason, f"rejected unless: {rule}", parts, where=where)
+            return Check(numbers, needed, "none", reason, f"rejected unless: {needed}", tuple(holds))
 
         CLAIMS.append(check)
         return check
@@ -65,23 +65,19 @@ def ratios_to(
     Returns:
         The ratios by family, depth and noise.
     """
-    return {
-        (family, depth, noise): evidence.ratio((family, depth), (baseline, None), noise)
-        for family in families
-        for depth in depths
-        for noise in noises
-    }
+    places = itertools.product(families, depths, noises)
+    return {place: evidence.ratio(place[:2], (baseline, None), place[2]) for place in places}
 
 
-@claim(
-    "Baseline estimates, last paragraph",
-    "of the numbers of iterations that were tried, the first from which on the loss stays within 2 % of AdaRR's "
-    "lies between 50 and 200",
-)
+@claim()
 def iterations(evidence: Evidence) -> Finding:
     """Decide what the paper says of AdaRR without a matrix inverse. See `claim`.
 
     AdaRR computed by gradient descent, without a matrix inverse, takes about 100 iterations to converge.
+
+    Where: Baseline estimates, last paragraph
+    Rule: of the numbers of iterations that were tried, the first from which on the loss stays within 2 % of AdaRR's
+        lies between 50 and 200
     """
     texts, holds = [], []
     for noise, losses in evidence.iterations.items():
@@ -91,24 +87,19 @@ def iterations(evidence: Evidence) -> Finding:
         shown = ", ".join(f"{count} {losses[count]:.3g}" for count in counts)
         texts.append(f"{noise}: {shown} (AdaRR {losses[0]:.3g}), converged at {settled or 'none of these'}")
         holds.append(settled is not None and 50 <= settled <= 200)
-    numbers = "number of iterations and loss: " + "; ".join(texts)
-    return numbers, holds
+    return "number of iterations and loss: " + "; ".join(texts), holds
 
 
-@claim(
-    "Baseline estimates, last sentence",
-    "the seventh layer lowers the loss by less than 5 %, for Diag and Full on every problem with noise",
-)
+@claim()
 def few_layers(evidence: Evidence) -> Finding:
     """Decide what the paper says of the depth that is needed. See `claim`.
 
     Linear transformers converge in fewer than 10 layers.
+
+    Where: Baseline estimates, last sentence
+    Rule: the seventh layer lowers the loss by less than 5 %, for Diag and Full on every problem with noise
     """
-    gains = {
-        (family, noise): 1 - evidence.ratio((family, 7), (family, 6), noise)
-        for family in ADAPTIVE
-        for noise in COLUMNS[1:]
-    }
+    gains = {(f, noise): 1 - evidence.ratio((f, 7), (f, 6), noise) for f in ADAPTIVE for noise in NOISY}
     texts = [
         f"{LABELS[f]} {', '.join(f'{100 * gain:.1f} %' for (g, _), gain in gains.items() if g == f)}" for f in ADAPTIVE
     ]
@@ -119,20 +110,15 @@ def few_layers(evidence: Evidence) -> Finding:
     return numbers, [gain < 0.05 for gain in gains.values()]
 
 
-@claim(
-    "Uniform noise, 1st sentence; caption of figure 1",
-    f"Diag's loss at most {ALIKE} times Full's in every cell with noise",
-)
+@claim(f"Diag's loss at most {ALIKE} times Full's in every cell with noise")
 def alike(evidence: Evidence) -> Finding:
     """Decide whether Full and Diag are alike, whatever the depth. See `claim`.
 
     On uniform noise Full and Diag perform equally well for every depth and sigma_max.
+
+    Where: Uniform noise, 1st sentence; caption of figure 1
     """
-    ratios = {
-        (depth, noise): evidence.ratio(("diag", depth), ("full", depth), noise)
-        for depth in DEPTHS
-        for noise in UNIFORM[1:]
-    }
+    ratios = {(k, noise): evidence.ratio(("diag", k), ("full", k), noise) for k in DEPTHS for noise in UNIFORM[1:]}
     worst = max(ratios, key=lambda place: ratios[place])
     within = [ratio <= ALIKE for ratio in ratios.values()]
     numbers = (
@@ -143,15 +129,15 @@ def alike(evidence: Evidence) -> Finding:
     return numbers, within
 
 
-@claim(
-    "Uniform noise, 2nd sentence",
-    "the loss of seven layers is within 1 % of that of ConstRR, and at no depth is it lower by more than 0.01 % "
-    "(the size of chance)",
-)
+@claim()
 def gdpp_is_constant(evidence: Evidence) -> Finding:
     """Decide whether GD++ is no better than ConstRR. See `claim`.
 
     GD++ converges to a higher loss, close to that of ConstRR, and is not better than ConstRR.
+
+    Where: Uniform noise, 2nd sentence
+    Rule: the loss of seven layers is within 1 % of that of ConstRR, and at no depth is it lower by more than 0.01 %
+        (the size of chance)
     """
     every = ratios_to("ConstRR", evidence, ["gdpp"], DEPTHS, NOISY)
     ratios, lowest = [every["gdpp", 7, noise] for noise in NOISY], min(every.values())
@@ -162,25 +148,27 @@ def gdpp_is_constant(evidence: Evidence) -> Finding:
     return numbers, [max(ratios) < SLACK, lowest > 1 - 1e-4]
 
 
-@claim(
-    "Uniform noise, 3rd sentence",
-    "loss of the best baseline / loss of Full with 7 layers is larger at sigma_max = 7 than at 1, and above 1",
-)
+@claim()
 def advantage_grows(evidence: Evidence) -> Finding:
     """Decide whether the advantage over the baselines grows with sigma_max. See `claim`.
 
     The advantage of linear transformers over the baselines grows with sigma_max.
+
+    Where: Uniform noise, 3rd sentence
+    Rule: loss of the best baseline / loss of Full with 7 layers is larger at sigma_max = 7 than at 1, and above 1
     """
     gains = [min(evidence.ratio((name, None), ("full", 7), noise) for name in BASELINES) for noise in UNIFORM[1:]]
-    numbers = "best baseline / Full, sigma_max 1 to 7: " + listed(gains, ".2f")
-    return numbers, [gains[-1] > gains[0], gains[-1] > 1]
+    return "best baseline / Full, sigma_max 1 to 7: " + listed(gains, ".2f"), [gains[-1] > gains[0], gains[-1] > 1]
 
 
-@claim("Uniform noise, 4th sentence", "loss below AdaRR's, 4 to 7 layers, sigma_max 4 to 7")
+@claim()
 def beats_ada(evidence: Evidence) -> Finding:
     """Decide whether four layers beat AdaRR. See `claim`.
 
     With 4 or more layers, Full and Diag are better than AdaRR for sigma_max of 4 or more.
+
+    Where: Uniform noise, 4th sentence
+    Rule: loss below AdaRR's, 4 to 7 layers, sigma_max 4 to 7
     """
     ratios = ratios_to("AdaRR", evidence, ADAPTIVE, DEPTHS[3:], UNIFORM[4:])
     of_four = {LABELS[f]: [ratios[f, 4, noise] for noise in UNIFORM[4:]] for f in ADAPTIVE}
@@ -189,13 +177,13 @@ def beats_ada(evidence: Evidence) -> Finding:
     return numbers, [ratio < 1 for ratio in ratios.values()]
 
 
-@claim(
-    "Uniform noise, 5th sentence", f"loss at most {SLACK} times TunedRR's, 5 to 7 layers, every sigma_max with noise"
-)
+@claim(f"loss at most {SLACK} times TunedRR's, 5 to 7 layers, every sigma_max with noise")
 def matches_tuned(evidence: Evidence) -> Finding:
     """Decide whether five layers match TunedRR. See `claim`.
 
     With 5 or more layers, Full and Diag match or beat TunedRR.
+
+    Where: Uniform noise, 5th sentence
     """
     ratios = ratios_to("TunedRR", evidence, ADAPTIVE, DEPTHS[4:], UNIFORM[1:])
     failing = [f"{CellKey(*place)} {ratio:.2f}" for place, ratio in ratios.items() if ratio > SLACK]
@@ -208,14 +196,15 @@ def matches_tuned(evidence: Evidence) -> Finding:
 
 
 @claim(
-    "Caption of figure 1, last sentence",
     f"for every sigma_max with noise, the loss of TunedRR is less than {NEAR} times that of Full with 7 layers, "
-    "and those of the other baselines are more",
+    "and those of the other baselines are more"
 )
 def only_tuned_is_near(evidence: Evidence) -> Finding:
     """Decide whether TunedRR alone is comparable with the models. See `claim`.
 
     Among the baselines, only TunedRR is comparable with linear transformers.
+
+    Where: Caption of figure 1, last sentence
     """
     ratios = {name: [evidence.ratio((name, None), ("full", 7), noise) for noise in UNIFORM[1:]] for name in BASELINES}
     holds = [ratio < NEAR for ratio in ratios["TunedRR"]]
@@ -226,14 +215,14 @@ def only_tuned_is_near(evidence: Evidence) -> Finding:
     return numbers, holds
 
 
-@claim(
-    "Uniform noise, per-variance profiles, 3rd and 4th sentence",
-    "at every level, the profile of seven layers is within 5 % of that of ConstRR",
-)
+@claim()
 def mirrors_constant(evidence: Evidence) -> Finding:
     """Decide whether GD++'s profile is ConstRR's. See `claim`.
 
     At every noise level GD++ behaves like ConstRR: it assumes one constant noise variance.
+
+    Where: Uniform noise, per-variance profiles, 3rd and 4th sentence
+    Rule: at every level, the profile of seven layers is within 5 % of that of ConstRR
     """
     gaps = []
     for noise in UNIFORM[1:]:
@@ -243,14 +232,14 @@ def mirrors_constant(evidence: Evidence) -> Finding:
     return numbers, [gap < 0.05 for gap in gaps]
 
 
-@claim(
-    "Uniform noise, per-variance profiles, 5th sentence",
-    "the loss is 0, up to rounding, at sigma = 0, and rises over sigma = 0, 1, 2, 3, 4 and 5",
-)
+@claim()
 def ada_profile(evidence: Evidence) -> Finding:
     """Decide what the paper says of AdaRR by noise level. See `claim`.
 
     AdaRR is perfect without noise and gets worse as the noise grows.
+
+    Where: Uniform noise, per-variance profiles, 5th sentence
+    Rule: the loss is 0, up to rounding, at sigma = 0, and rises over sigma = 0, 1, 2, 3, 4 and 5
     """
     sigmas, _ = evidence.levels(SHOWN)
     ada, bayes = evidence.curve(SHOWN, "AdaRR"), evidence.curve(SHOWN, BAYES)
@@ -258,18 +247,19 @@ def ada_profile(evidence: Evidence) -> Finding:
     numbers = (
         f"AdaRR on uniform(0,5) at sigma 0 to 5: {listed(ada[at])}; the Bayes predictor there: {listed(bayes[at])}"
     )
-    return numbers, [ada[at[0]] < 1e-20, *(ada[i] < ada[j] for i, j in pairwise(at))]
+    return numbers, [ada[at[0]] < 1e-20, *(ada[i] < ada[j] for i, j in itertools.pairwise(at))]
 
 
 @claim(
-    "Uniform noise, per-variance profiles, 6th sentence",
     f"the loss of AdaRR is 1 to {LITTLE} times that of TunedRR; the loss of TunedRR / that of Full (7 layers) is "
-    "larger for sigma from 1.5 to 4 than below and above",
+    "larger for sigma from 1.5 to 4 than below and above"
 )
 def tuned_middle(evidence: Evidence) -> Finding:
     """Decide what the paper says of TunedRR by noise level. See `claim`.
 
     TunedRR is a little better than AdaRR, and weak in the middle of the range.
+
+    Where: Uniform noise, per-variance profiles, 6th sentence
     """
     sigmas, _ = evidence.levels(SHOWN)
     tuned, full = evidence.curve(SHOWN, "TunedRR"), evidence.curve(SHOWN, "full", 7)
@@ -283,14 +273,14 @@ def tuned_middle(evidence: Evidence) -> Finding:
     return numbers, [1 < gain < LITTLE, middle > max(low, high)]
 
 
-@claim(
-    "Uniform noise, per-variance profiles, 7th sentence",
-    "the profiles of seven layers are within a factor of 1.5 at every level of training",
-)
+@claim()
 def alike_everywhere(evidence: Evidence) -> Finding:
     """Decide whether Full and Diag are alike at every noise level. See `claim`.
 
     Full and Diag perform alike at every noise level.
+
+    Where: Uniform noise, per-variance profiles, 7th sentence
+    Rule: the profiles of seven layers are within a factor of 1.5 at every level of training
     """
     texts, holds = [], []
     for noise in UNIFORM[1:]:
@@ -306,24 +296,21 @@ def alike_everywhere(evidence: Evidence) -> Finding:
     return numbers, holds
 
 
-@claim(
-    "Uniform noise, bottom of figure 2, 2nd and 3rd sentence",
-    "with two layers the smallest loss lies between sigma = 0.3 and 4.7; with 3 to 7 layers the loss is lower at "
-    "every level of training",
-)
+@claim()
 def two_layers(evidence: Evidence) -> Finding:
     """Decide what the paper says of two layers against three. See `claim`.
 
     With two layers Full and Diag behave like GD++ and fit one noise level in the middle of the range; with three or
     more layers they improve over the whole range.
+
+    Where: Uniform noise, bottom of figure 2, 2nd and 3rd sentence
+    Rule: with two layers the smallest loss lies between sigma = 0.3 and 4.7; with 3 to 7 layers the loss is lower
+        at every level of training
     """
     sigmas, inside = evidence.levels(SHOWN)
-    places = {f: float(sigmas[inside][np.argmin(evidence.curve(SHOWN, f, 2)[inside])]) for f in FAMILIES}
-    better = {
-        (f, depth): (evidence.curve(SHOWN, f, depth) <= evidence.curve(SHOWN, f, 2))[inside]
-        for f in ADAPTIVE
-        for depth in DEPTHS[2:]
-    }
+    two = {f: evidence.curve(SHOWN, f, 2)[inside] for f in FAMILIES}
+    places = {f: float(sigmas[inside][np.argmin(two[f])]) for f in FAMILIES}
+    better = {(f, k): evidence.curve(SHOWN, f, k)[inside] <= two[f] for f in ADAPTIVE for k in DEPTHS[2:]}
     worse = sorted({float(sigma) for lower in better.values() for sigma in sigmas[inside][~lower]})
     where = f"the exceptions lie from sigma = {worse[0]:.2f} to {worse[-1]:.2f}" if worse else "without exception"
     ratio = {f: evidence.ratio(("gdpp", 2), (f, 2), SHOWN) for f in ADAPTIVE}

@@ -91,10 +91,8 @@ def legend(canvas: Figure, *, markers: bool = True, black: str = FLOOR, exploded
     """
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], label=LABELS.get(method, method), **_look(method, markers=markers, markersize=4))
-        for method in (*FAMILIES, *BASELINES, black)
-    ]
+    looks = {method: _look(method, markers=markers, markersize=4) for method in (*FAMILIES, *BASELINES, black)}
+    handles = [Line2D([], [], label=LABELS.get(method, method), **look) for method, look in looks.items()]
     below(canvas, [*handles, *([style.exploded_entry()] if exploded else [])], narrow=exploded)
 
 

@@ -98,10 +98,7 @@ def _data(outcome: PaperOutcome) -> dict[str, Any]:
         "explodes": EXPLODES,
         "sequences": {"table": evidence.sequences, "level": evidence.fewer},
         "shown": SHOWN,
-        "rows": [
-            {"method": row.method, "layers": row.layers, "name": row.name, "first": row.begins_group}
-            for row in paper.ROWS
-        ],
+        "rows": [{**row._asdict(), "name": row.name, "first": row.begins_group} for row in paper.ROWS],
         "cells": cells,
         "methods": [
             {
@@ -117,9 +114,8 @@ def _data(outcome: PaperOutcome) -> dict[str, Any]:
         "profiles": {noise: _profiles(evidence, noise) for noise in paper.COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
         "figures": [
-            {"number": number, "caption": picture.caption, "image": svg(picture, outcome.results)}
-            for number, picture in FIGURES.items()
-            if number.isdecimal()
+            {"number": number, "caption": FIGURES[number].caption, "image": svg(FIGURES[number], outcome.results)}
+            for number in filter(str.isdecimal, FIGURES)
         ],
         "tables": [_baselines(table), _nearest(), _explosions(evidence), _made(evidence)],
     }

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ridgeformer import exact
 from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import Problem
 from ridgeformer.validation import choice, integer
 
 __all__ = ["STATEMENTS", "Bound", "random_model", "relative_error", "verify"]
@@ -78,6 +81,37 @@ def relative_error(values: ArrayLike, truth: ArrayLike, apart: int = 0) -> float
     return float((np.abs(values - truth).reshape(rest).max(-1) / np.where(size > 0, size, 1.0)).max())
 
 
+def fitted_power(what: str, values: Mapping[float, float], power: float, bound: float, **facts: Any) -> Bound:
+    """Check with which power numbers fall or grow, by a straight line through their logarithms.
+
+    Args:
+        what: The claim, in a few words.
+        values: The numbers by what they depend on.
+        power: The power that is claimed.
+        bound: The largest difference with which the claim stands.
+        **facts: Further measured numbers, for the record.
+
+    Returns:
+        The check.
+    """
+    order = float(np.polyfit(np.log(list(values)), np.log(list(values.values())), 1)[0])
+    return Bound(f"{what}, difference of the exponent", abs(order - power), bound, {"order": order, **facts})
+
+
+@functools.lru_cache(maxsize=64)
+def trained_gdpp(problem: Problem, layers: int) -> LinearTransformer:
+    """Return the best GD++ model of a problem that a search without sampling finds.
+
+    Args:
+        problem: The problem.
+        layers: Layers of the model.
+
+    Returns:
+        The model.
+    """
+    return LinearTransformer(exact.least_excess_loss(problem, layers), problem.dim)
+
+
 def random_model(
     family: str, *, dim: int, context: int, layers: int, heads: int = 1, seed: int = 0
 ) -> LinearTransformer:
@@ -102,15 +136,13 @@ def random_model(
     """
     dim, context, heads = integer("dim", dim), integer("context", context), integer("heads", heads)
     size = {"full": 0.7 / np.sqrt(dim + 1), "diag": 0.6}.get(family, 1.2)
-    return LinearTransformer.random(
-        family,
-        dim=dim,
-        layers=layers,
-        heads=heads,
-        scale=size / np.sqrt(heads),
-        context=2 * (context + dim + 1) * (dim + 1),
-        seed=seed,
-    )
+    shape: dict[str, Any] = {
+        "dim": dim,
+        "layers": layers,
+        "heads": heads,
+        "context": 2 * (context + dim + 1) * (dim + 1),
+    }
+    return LinearTransformer.random(family, **shape, scale=size / np.sqrt(heads), seed=seed)
 
 
 STATEMENTS = {

@@ -11,25 +11,23 @@ ridge regression with this variance: ConstRR bounds every GD++ model from below,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.papers.vladymyrov2024.theory import Bound
+from ridgeformer.papers.vladymyrov2024.theory import Bound, trained_gdpp
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Draw, Problem
-from ridgeformer.validation import real
+from ridgeformer.validation import Float, real
 from ridgeformer.wishart import eigenvalues
 
-Float = NDArray[np.floating[Any]]
 Variance = Callable[[Noise], float]
 NOISES = ["uniform(0,5)", "categorical(1,3)", "expon(scale=2)"]
 SEQUENCES = 100_000
@@ -130,14 +128,13 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Bound]:
         The checks.
     """
     problems = [Problem(noise=noise) for noise in NOISES]
-    models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
+    models = [trained_gdpp(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
     pairs = list(zip(models, problems, strict=True))
     wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m, variance) - 1) for m, p in pairs)
-    most, facts = _below(problems[0], seed)
     return [
         Bound("average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
         *_sampled(pairs, variance, seed),
-        Bound("no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
+        _below(problems[0], seed),
     ]
 
 
@@ -151,23 +148,19 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     """The risk and the adjusted loss by quadrature against a Monte Carlo estimate, in its standard errors."""
     from ridgeformer.exact import const_loss, exact_loss
 
-    away: dict[str, list[float]] = {"risk": [], "loss": [], "ConstRR": []}
+    away: dict[str, list[float]] = {"risk of GD++": [], "adjusted loss of GD++": [], "adjusted loss of ConstRR": []}
     for model, problem in pairs:
         draw = problem.moments(SEQUENCES, seed=seed)
         const = 0.5 * np.square(ConstRR.tune(problem).weights(draw.moments) - draw.ridge).sum(1)
-        away["risk"].append(_deviation(risk_of_noise(problem, model, variance), model, draw, draw.task))
-        away["loss"].append(_deviation(exact_loss(problem, model), model, draw, draw.ridge))
-        away["ConstRR"].append(float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES)))
-    names = {"risk": "risk of GD++", "loss": "adjusted loss of GD++", "ConstRR": "adjusted loss of ConstRR"}
-    return [
-        Bound(
-            f"{names[key]} agrees with {SEQUENCES:,} sequences: difference in standard errors",
-            float(np.abs(values).max()),
-            5.0,
-            {"by noise": dict(zip(NOISES, values, strict=True))},
-        )
-        for key, values in away.items()
-    ]
+        away["risk of GD++"].append(_deviation(risk_of_noise(problem, model, variance), model, draw, draw.task))
+        away["adjusted loss of GD++"].append(_deviation(exact_loss(problem, model), model, draw, draw.ridge))
+        deviation = float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES))
+        away["adjusted loss of ConstRR"].append(deviation)
+    what, bounds = f"agrees with {SEQUENCES:,} sequences: difference in standard errors", []
+    for name, values in away.items():
+        facts = {"by noise": dict(zip(NOISES, values, strict=True))}
+        bounds.append(Bound(f"{name} {what}", float(np.abs(values).max()), 5.0, facts))
+    return bounds
 
 
 def _deviation(exact: float, model: LinearTransformer, draw: Draw, target: Float) -> float:
@@ -175,23 +168,22 @@ def _deviation(exact: float, model: LinearTransformer, draw: Draw, target: Float
     return float((exact - losses.mean()) / losses.std() * np.sqrt(len(losses)))
 
 
-def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
-    """How far any GD++ model is below ConstRR's risk, over d/2, at least 0; and how far trained ones are above."""
+def _below(problem: Problem, seed: int) -> Bound:
+    """Check how far any GD++ model is below ConstRR's risk, over d/2; facts say how far trained ones are above."""
     from ridgeformer import zoo
 
-    random = [
-        LinearTransformer.random("gdpp", dim=10, layers=3, context=20, scale=0.5, seed=100 * seed + k)
-        for k in range(50)
-    ]
-    pairs = [(model, problem) for model in random]
+    shape: dict[str, Any] = {"dim": 10, "layers": 3, "context": 20, "scale": 0.5}
+    pairs = [(LinearTransformer.random("gdpp", **shape, seed=100 * seed + k), problem) for k in range(50)]
     shipped = sorted({cell for cell, _ in zoo.shipped().models if cell[0] == "gdpp"})
     pairs += [(zoo.shipped().model(*cell), Problem(noise=cell[2])) for cell in shipped]
     lowest = min((risk_of_noise(p, m) - ridge_risk(p)) / (p.dim / 2) for m, p in pairs)
     above = {
-        f"{layers} layers": risk_of_noise(problem, _trained(problem, layers)) / ridge_risk(problem) - 1
+        f"{layers} layers": risk_of_noise(problem, trained_gdpp(problem, layers)) / ridge_risk(problem) - 1
         for layers in (1, 2, 3, 4)
     }
-    return max(-lowest, 0.0), {"models": len(pairs), "trained, above ConstRR's risk": above}
+    facts = {"models": len(pairs), "trained, above ConstRR's risk": above}
+    what = "no GD++ model, random or of the zoo, has a lower loss than ConstRR"
+    return Bound(what, max(-lowest, 0.0), 1e-12, facts)
 
 
 def _nodes(problem: Problem) -> tuple[Float, Float]:
@@ -201,10 +193,3 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
     values, weights = eigenvalues(problem.dim, problem.context)
     kept = weights > 1e-12
     return values[kept], weights[kept]
-
-
-@functools.lru_cache(maxsize=32)
-def _trained(problem: Problem, layers: int) -> LinearTransformer:
-    from ridgeformer.exact import least_excess_loss
-
-    return LinearTransformer(least_excess_loss(problem, layers), problem.dim)

@@ -241,11 +241,8 @@ def second_order_solver(
     if plan not in PLANS:
         refuse(f"a plan must be one of {', '.join(PLANS)}", repr(plan), "Choose one of these.")
     if epsilon < FINEST:
-        refuse(
-            f"parameters in float64 express an accuracy of {FINEST:g} at best",
-            epsilon,
-            "Pass a larger epsilon; schedule works in decimals of any length.",
-        )
+        rule = f"parameters in float64 express an accuracy of {FINEST:g} at best"
+        refuse(rule, epsilon, "Pass a larger epsilon; schedule works in decimals of any length.")
     with localcontext(digits(kappa, epsilon)):
         layers = schedule(Decimal(kappa), Decimal(epsilon), PLANS[plan], Decimal(scale))
     return as_model(layers, dim)

@@ -13,18 +13,16 @@ there the constraint costs nothing: a second head frees one number in every laye
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.problems import Problem
+from ridgeformer.validation import Float
 
-Float = NDArray[np.floating[Any]]
 Make = Callable[[int], Diag]
 Merge = Callable[[Diag], Diag]
 Measure = Callable[..., dict[str, float]]
@@ -146,8 +144,8 @@ def check(
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
         Bound("one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
-        Bound("five heads are equivalent to two, 4 layers", _merged(seed, merge), ROUNDING),
-        Bound("the last layer needs only one head, 4 layers", _last(seed), ROUNDING),
+        Bound("five heads are equivalent to two, 4 layers", _changed(seed, 5, merge), ROUNDING),
+        Bound("the last layer needs only one head, 4 layers", _changed(seed, 2, one_head_last), ROUNDING),
         Bound("one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
         Bound(
             "3 layers on categorical(1,3): loss with two heads / loss with one head",
@@ -166,18 +164,10 @@ def _zoo() -> float:
     return max(float(departure(_diag(zoo.shipped().model(*cell))).max()) for cell in cells)
 
 
-def _merged(seed: int, merge: Merge) -> float:
-    """Predictions of five heads against those of the merged model, token by token."""
-    model = random_model("diag", dim=4, context=9, layers=4, heads=5, seed=seed)
-    return _difference(model, LinearTransformer(merge(_diag(model)), 4), seed)
-
-
-def _last(seed: int) -> float:
-    model = random_model("diag", dim=4, context=9, layers=4, heads=2, seed=seed)
-    return _difference(model, LinearTransformer(one_head_last(_diag(model)), 4), seed)
-
-
-def _difference(one: LinearTransformer, other: LinearTransformer, seed: int) -> float:
+def _changed(seed: int, heads: int, change: Merge) -> float:
+    """Predictions of a random model against those with changed parameters, token by token."""
+    one = random_model("diag", dim=4, context=9, layers=4, heads=heads, seed=seed)
+    other = LinearTransformer(change(_diag(one)), 4)
     s = Problem(4, 9, "uniform(0,1)").sequences(20, seed=seed, queries=3)
     return relative_error(other.predict(s.x, s.y, s.queries), one.predict(s.x, s.y, s.queries), apart=1)
 

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
-
-Array = NDArray[np.float64]
+from ridgeformer.validation import Array
 
 
 def log_spaced(kappa: float, count: int = 50) -> Array:
@@ -82,10 +81,6 @@ def _least(enough: Callable[[int], bool]) -> int:
     return high
 
 
-def _gradient_descent_worst(kappa: float, epsilon: float) -> int:
-    return _whole(_gradient_steps(kappa, epsilon))
-
-
 def _gradient_steps(kappa: float, epsilon: float) -> float:
     """Steps of gradient descent, not rounded up."""
     return -math.log(epsilon) / _contraction(kappa - 1)
@@ -105,7 +100,7 @@ METHODS: dict[str, Callable[[float, float], int]] = {
     "Newton (Schulz)": _newton_worst,
     "conjugate gradients": chebyshev_degree,
     "heavy ball": _heavy_ball_worst,
-    "gradient descent": _gradient_descent_worst,
+    "gradient descent": lambda kappa, epsilon: _whole(_gradient_steps(kappa, epsilon)),
 }
 
 

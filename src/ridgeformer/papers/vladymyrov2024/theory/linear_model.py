@@ -11,18 +11,17 @@ layer l, which with these initial values is one layer late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.problems import Problem
-from ridgeformer.validation import array
+from ridgeformer.validation import Float, array
 
-Float = NDArray[np.floating[Any]]
 ROUNDING = 1e-10  # relative, in float64, over at most seven layers of order-one maps
 CASES = [("full", 1), ("full", 3), ("diag", 1), ("diag", 2), ("gdpp", 1)]
 
@@ -127,11 +126,21 @@ def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update 
     """
     x_, y_ = array("x", x, ("B", "n", model.dim)), array("y", y, ("B", "n"))
     trace = model.tokens(x_, y_, x_[:, :1])[:, :, : x_.shape[1]]
-    state = _initial(len(x_), model.dim)
-    states = [state]
+    states = [initial(len(x_), model.dim)]
     for layer in range(model.layers):
-        state = update(attention(model, layer, trace[layer]), state)
-        states.append(state)
+        states.append(update(attention(model, layer, trace[layer]), states[-1]))
+    return stacked(states)
+
+
+def stacked(states: Sequence[LinearModels]) -> LinearModels:
+    """Put the linear models of layers together.
+
+    Args:
+        states: The linear models, without the layer axis.
+
+    Returns:
+        The linear models, with the layer axis.
+    """
     return LinearModels(*(np.stack(parts) for parts in zip(*states, strict=True)))
 
 
@@ -187,13 +196,10 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Bound]:
     from ridgeformer.loading import load
 
     small, usual = Problem(4, 9, "uniform(0,1)"), Problem(noise="uniform(0,5)")
-    cases = {
-        f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}": (
-            random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed),
-            small,
-        )
-        for family, heads in CASES
-    }
+    cases: dict[str, tuple[LinearTransformer, Problem]] = {}
+    for family, heads in CASES:
+        model = random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed)
+        cases[f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}"] = model, small
     cases["tokens of 7 trained layers, full"] = load("zoo:full/7/uniform(0,5)"), usual
     bounds = []
     for what, (model, problem) in cases.items():
@@ -227,8 +233,16 @@ def _error_of_states(model: LinearTransformer, problem: Problem, seed: int, upda
     return max(relative_error(recursive, by_tokens, apart=2) for recursive, by_tokens in pairs)
 
 
-def _initial(count: int, dim: int) -> LinearModels:
-    """M = I, u = 0, a = 1, w = 0."""
+def initial(count: int, dim: int) -> LinearModels:
+    """Return the linear models of the input: M = I, u = 0, a = 1, w = 0.
+
+    Args:
+        count: The number B of contexts.
+        dim: The dimension d.
+
+    Returns:
+        The linear models, without the layer axis.
+    """
     zero = np.zeros((count, dim))
     return LinearModels(np.broadcast_to(np.eye(dim), (count, dim, dim)), zero, np.ones(count), zero)
 

@@ -17,20 +17,19 @@ holds as it stands for the solution of least norm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
-from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, read_off
+from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, initial, read_off, stacked
 from ridgeformer.problems import Problem
+from ridgeformer.validation import Float
 
-Float = NDArray[np.floating[Any]]
 Factor = Callable[[Float, Float, Float, Float], Float]
 ROUNDING = 1e-9  # relative, in float64; the least-squares solution costs some digits
 CASES = [("diag", 1, 5, 20), ("diag", 2, 5, 20), ("diag", 2, 6, 4)]  # family, heads, d, n
@@ -115,15 +114,13 @@ def terms(model: LinearTransformer, moments: Moments, factor: Factor = factor) -
     model._check(moments)
     S, spectrum = np.asarray(moments.S, np.float64), moments.spectrum
     w_star, rho = spectrum.ridge(0.0), spectrum.residual
-    zero = np.zeros_like(w_star)
-    states = [LinearModels(np.broadcast_to(np.eye(model.dim), S.shape), zero, np.ones(len(moments)), zero)]
-    layers = []
+    states, layers = [initial(len(moments), model.dim)], []
     for omega in model.family.omega.astype(np.float64):
         layer, state = _layer(omega, states[-1], S, w_star, rho, factor)
         layers.append(layer)
         states.append(state)
     Lambda, Gamma, s, Pi, Phi, g = (np.stack(part) for part in zip(*layers, strict=True))
-    return Terms(Lambda, Gamma, s, Pi, Phi, g, LinearModels(*(np.stack(part) for part in zip(*states, strict=True))))
+    return Terms(Lambda, Gamma, s, Pi, Phi, g, stacked(states))
 
 
 def _layer(
@@ -135,7 +132,8 @@ def _layer(
     rest, turned = a[:, None] * w_star - w, np.swapaxes(M, 1, 2)
     F, g = factor(M, u, a, w_star), _times(S, rest)
     alpha = _times(F, g) + (a * rho)[:, None] * u
-    sigma = _sigma(M + u[:, :, None] * w_star[:, None, :], u, S, rho)
+    whole = M + u[:, :, None] * w_star[:, None, :]
+    sigma = whole @ S @ np.swapaxes(whole, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :]
     Lambda = -xy * (a**2 * rho)[:, None, None] * np.eye(len(M[0])) - xx * sigma
     Gamma = xy * a[:, None, None] * F
     s = yy * ((rest * g).sum(1) + a**2 * rho)
@@ -161,13 +159,11 @@ def check(seed: int = 0, factor: Factor = factor) -> list[Bound]:
     """
     from ridgeformer.loading import load
 
-    cases = {
-        f"u and w of 7 layers, {family}, {heads} head{'s' * (heads > 1)}, d = {dim}, n = {context}": (
-            random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed),
-            Problem(dim, context, "uniform(0,1)"),
-        )
-        for family, heads, dim, context in CASES
-    }
+    cases: dict[str, tuple[LinearTransformer, Problem]] = {}
+    for family, heads, dim, context in CASES:
+        model = random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed)
+        what = f"u and w of 7 layers, {family}, {heads} head{'s' * (heads > 1)}, d = {dim}, n = {context}"
+        cases[what] = model, Problem(dim, context, "uniform(0,1)")
     cases["u and w of 7 trained layers, diag"] = load("zoo:diag/7/uniform(0,5)"), Problem(noise="uniform(0,5)")
     bounds = []
     for what, (model, problem) in cases.items():
@@ -199,11 +195,6 @@ def _momentum_of_gdpp(seed: int) -> float:
     model = random_model("gdpp", dim=5, context=20, layers=7, seed=seed)
     form = terms(model, Problem(5, 20, "uniform(0,1)").moments(8, seed=seed).moments)
     return float(max(np.abs(form.states.u).max(), np.abs(form.parts()["momentum"]).max()))
-
-
-def _sigma(F: Float, u: Float, S: Float, rho: Float) -> Float:
-    """Return sum x x' of a layer's tokens, [B, d, d]."""
-    return np.asarray(F @ S @ np.swapaxes(F, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :])
 
 
 def _times(matrices: Float, vectors: Float) -> Float:

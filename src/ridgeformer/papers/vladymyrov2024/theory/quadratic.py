@@ -13,21 +13,19 @@ nothing. A model's own cosine is smaller, about sqrt((1 + 4/d) / n).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model
+from ridgeformer.papers.vladymyrov2024.theory import Bound, fitted_power, random_model, trained_gdpp
 from ridgeformer.problems import Problem, Sequences
-from ridgeformer.validation import array, integer, number
+from ridgeformer.validation import Float, array, integer, number
 
-Float = NDArray[np.floating[Any]]
 Labels = Callable[[LinearTransformer, Float, Float], Float]
 TOKENS = 100  # context lengths up to which labels are found token by token
 ROUNDING = 1e-9  # of a squared cosine, in float64
@@ -155,37 +153,31 @@ def check(seed: int = 0, labels: Labels = labels) -> list[Bound]:
     Returns:
         The checks.
     """
-    by_n = {n: _mean_largest(5, n, seed) for n in (100, 200, 400, 800, 1600)}
-    by_d = {d + 4: _mean_largest(d, 1600, seed) for d in (1, 4, 12, 28)}
-    n_order, d_order = _order(by_n), _order(by_d)
+    by_n: dict[float, float] = {n: _mean_largest(5, n, seed) for n in (100, 200, 400, 800, 1600)}
+    by_d: dict[float, float] = {d + 4: _mean_largest(d, 1600, seed) for d in (1, 4, 12, 28)}
     return [
         *_models(seed, labels),
         Bound("E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0),
         Bound("the same with noise in y (d replaces d - 1): difference in standard errors", _law(seed, True), 5.0),
-        Bound("R^2: falls as n^-1, difference of the exponent", abs(n_order + 1), 0.15, {"order": n_order}),
-        Bound("R^2: grows as (d + 4)^1, difference of the exponent", abs(d_order - 1), 0.2, {"order": d_order}),
+        fitted_power("R^2: falls as n^-1", by_n, -1, 0.15),
+        fitted_power("R^2: grows as (d + 4)^1", by_d, 1, 0.2),
         _tenth(seed),
     ]
 
 
 def _models(seed: int, labels: Labels) -> list[Bound]:
     """Random and trained models: none above R^2; and how their own cosines fall with n."""
-    worst, means = _zoo(seed, labels), {}
+    worst, means = _zoo(seed, labels), dict[float, float]()
     for n in (20, 80, 320, 1280):
         s = _noiseless(5, n, 300, seed)
         most = largest_square(s.x)
         squares = np.stack([square_of_cosine(labels(model, s.x, s.y), s.x)[1:] for model in _examples(n, seed)])
         worst = max(worst, float((squares - most).max()))
         means[n] = float(squares.mean())
-    order = _order(means)
+    facts: dict[str, Any] = {"n cos^2": {str(n): n * mean for n, mean in means.items()}, "1 + 4/d": 1 + 4 / 5}
     return [
         Bound("no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),
-        Bound(
-            "squared cosine of the models: falls as n^-1, difference of the exponent",
-            abs(order + 1),
-            0.2,
-            {"order": order, "n cos^2": {str(n): n * mean for n, mean in means.items()}, "1 + 4/d": 1 + 4 / 5},
-        ),
+        fitted_power("squared cosine of the models: falls as n^-1", means, -1, 0.2, **facts),
     ]
 
 
@@ -213,14 +205,7 @@ def _examples(context: int, seed: int) -> list[LinearTransformer]:
     """Random models of every family, and a GD++ model trained for contexts of this length."""
     shape: dict[str, int] = {"dim": 5, "context": context, "layers": 3, "seed": seed}
     random = [random_model(family, heads=heads, **shape) for family, heads in (("full", 2), ("diag", 2), ("gdpp", 1))]
-    return [*random, _trained(context)]
-
-
-@functools.lru_cache(maxsize=32)
-def _trained(context: int) -> LinearTransformer:
-    from ridgeformer.exact import least_excess_loss
-
-    return LinearTransformer(least_excess_loss(Problem(5, context, "fixed(0)"), 3), 5)
+    return [*random, trained_gdpp(Problem(5, context, "fixed(0)"), 3)]
 
 
 def _law(seed: int, noisy: bool) -> float:
@@ -240,8 +225,3 @@ def _mean_largest(dim: int, context: int, seed: int) -> float:
 
 def _noiseless(dim: int, context: int, count: int, seed: int) -> Sequences:
     return Problem(dim, context, "fixed(0)").sequences(count, seed=seed)
-
-
-def _order(values: dict[int, float]) -> float:
-    """The fitted power."""
-    return float(np.polyfit(np.log(list(values)), np.log(list(values.values())), 1)[0])

@@ -27,7 +27,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
@@ -36,9 +35,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
 from ridgeformer.papers.vladymyrov2024.theory import Bound, relative_error
 from ridgeformer.problems import Draw, Problem
-from ridgeformer.validation import integer, number
+from ridgeformer.validation import Array, integer, number
 
-Array = NDArray[np.float64]
 Solve = Callable[[float, float], tuple[float, float]]
 CONTEXTS = tuple(10**power for power in range(2, 8))
 PAIRS = ((0.5, 2.0), (0.0, 1.0), (1.0, 3.0))
@@ -203,14 +201,10 @@ def decay(
     """
     if len(contexts) < 3:
         refuse("a power of n needs three contexts at least", len(contexts), "Pass 100, 10_000 and 1_000_000, say.")
-    errors = np.array(
-        [
-            measure(
-                rescaling_model(sigma_1, sigma_2, n, dim, solve=solve), sigma, n, sequences=sequences, seed=seed + i
-            )
-            for i, n in enumerate(contexts)
-        ]
-    )
+    errors = np.zeros(len(contexts))
+    for i, n in enumerate(contexts):
+        model = rescaling_model(sigma_1, sigma_2, n, dim, solve=solve)
+        errors[i] = measure(model, sigma, n, sequences=sequences, seed=seed + i)
     x, y = np.log(np.asarray(contexts, np.float64)), np.log(errors)
     x = x - x.mean()
     power = float(x @ y / (x @ x))
@@ -236,16 +230,14 @@ def check(seed: int = 0, solve: Solve = solve) -> list[Bound]:
             wrong = decay(sigma, *pair, seed=seed, solve=printed_solve)
             n, limit = fit.contexts[-1], math.sqrt(limit_error(sigma, *pair, 5))
             facts = {"n": fit.contexts, "error": fit.errors.tolist(), "power": fit.power, "+-": fit.power_error}
-            error, printed = abs(fit.power + 0.5), abs(wrong.power + 0.5)
-            bounds.append(
-                Bound(f"{what}: error falls as n^-1/2, difference of the exponent", error, 0.05, facts, printed)
-            )
+            claim, (error, printed) = "error falls as n^-1/2", (abs(one.power + 0.5) for one in (fit, wrong))
+            bounds.append(Bound(f"{what}: {claim}, difference of the exponent", error, 0.05, facts, printed))
             # 10,000 sequences know the root mean square to about 1 %, and a term in 1 / n is left.
-            ratio, printed = (abs(math.sqrt(n) * value / limit - 1) for value in (fit.errors[-1], wrong.errors[-1]))
-            facts = {"n": n, "sqrt(n) error": math.sqrt(n) * float(fit.errors[-1]), "limit": limit}
-            bounds.append(
-                Bound(f"{what}: sqrt(n) x error at n = 10^7, difference from the limit", ratio, 0.05, facts, printed)
-            )
+            claim = "sqrt(n) x error at n = 10^7"
+            at_end = [math.sqrt(n) * float(one.errors[-1]) for one in (fit, wrong)]
+            error, printed = (abs(value / limit - 1) for value in at_end)
+            facts = {"n": n, "sqrt(n) error": at_end[0], "limit": limit}
+            bounds.append(Bound(f"{what}: {claim}, difference from the limit", error, 0.05, facts, printed))
     return bounds
 
 

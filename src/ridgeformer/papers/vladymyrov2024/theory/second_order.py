@@ -19,16 +19,14 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.papers.vladymyrov2024.theory import Bound
 from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
-from ridgeformer.validation import array
+from ridgeformer.validation import Array, array
 
-Array = NDArray[np.float64]
 PRINTED = solver.Plan(lambda interval: 1 / (3 * interval.least), every=False)
 RATE = (4 / 9) / (1 - 1 / 3.3) ** 2  # the lemma's constant c: what a layer makes of kappa = 1.1
 HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], object)  # orthogonal, times 2
@@ -46,16 +44,8 @@ def check(seed: int = 0, plan: solver.Plan = solver.PAPER, step: float = 1.0) ->
     Returns:
         The checks.
     """
-    return [
-        _final_step(seed, step),
-        _large_kappa(plan),
-        _small_kappa(plan),
-        _exactly(plan),
-        _theorem(plan),
-        _sequences(seed, plan),
-        _many_digits(plan),
-        *_growth(plan),
-    ]
+    lemmas = [_final_step(seed, step), _large_kappa(plan), _small_kappa(plan), _exactly(plan)]
+    return [*lemmas, _theorem(plan), _sequences(seed, plan), _many_digits(plan), *_growth(plan)]
 
 
 def sequences_with(
