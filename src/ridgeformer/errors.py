@@ -21,6 +21,8 @@ __all__ = [
     "shown",
 ]
 
+RECEIVED = 500  # characters of what was received that a message shows
+
 
 class RidgeformerError(Exception):
     """Any error that ridgeformer raises on purpose. Its message says the rule, what was found, and what to do."""
@@ -67,9 +69,14 @@ def refuse(rule: str, received: object, remedy: str) -> NoReturn:
         remedy: What to do, as a sentence.
 
     Raises:
-        InputError: Always, with the message `rule; got received. remedy`.
+        InputError: Always, with the message `rule; got received. remedy`, in one line: what was received is cut where
+            it is long.
     """
-    raise InputError(f"{rule}; got {received}. {remedy}")
+    try:
+        text = received if isinstance(received, str) else str(received)
+    except Exception:  # whatever a class of the user's own does, and numbers of 5,000 digits
+        text = shown(received)
+    raise InputError(f"{rule}; got {_line(text, RECEIVED)}. {remedy}")
 
 
 def kind_of(value: object) -> str:
@@ -109,8 +116,14 @@ def shown(value: object, most: int = 80) -> str:
         text = str(value) if isinstance(value, PurePath | BaseException) else repr(value)
     except Exception:  # whatever a class of the user's own does
         text = f"<{type(value).__name__} too large to show>"
+    return _line(text, most)
+
+
+def _line(text: str, most: int) -> str:
+    """A text in one line without control characters, cut in the middle where it is long."""
     text, end = " ".join(text.split()), most // 3
-    return text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+    text = text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def missing_bracket(text: str) -> str:

@@ -22,11 +22,11 @@ import itertools
 import numpy as np
 
 from ridgeformer.bfgs import Minimum, descend
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
-from ridgeformer.validation import Array
+from ridgeformer.validation import Array, integer
 from ridgeformer.wishart import eigenvalues
 
 __all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
@@ -93,8 +93,10 @@ def exact_loss(problem: Problem, model: LinearTransformer) -> float:
     Raises:
         InputError: The model is not a GD++ model.
     """
-    if not isinstance(model.family, GDpp):
-        refuse("the exact loss is known for GD++ models", model, "Use evaluate for the others.")
+    _check(problem)
+    if not isinstance(model, LinearTransformer) or not isinstance(model.family, GDpp):
+        received = model if isinstance(model, LinearTransformer) else kind_of(model)
+        refuse("the exact loss is known for GD++ models", received, "Use evaluate for the others.")
     return _expected(model, problem, RARE)
 
 
@@ -140,7 +142,10 @@ def least_loss(problem: Problem, layers: int, *, searches: int | None = None) ->
     Returns:
         The least loss that the searches found.
     """
-    seeds = range(searches or (4 if const_loss(problem) else 1))
+    _check(problem)
+    layers = integer("layers", layers, 1, 1000)
+    usual = 4 if const_loss(problem) else 1
+    seeds = range(usual if searches is None else integer("searches", searches, 1, 1000))
     for seed, depth in itertools.product(seeds, range(1, layers)):  # into the cache, without recursion
         _grown_on_all(problem, depth, seed)
     return min(_expected(_grown_on_all(problem, layers, seed), problem, rare=0.0) for seed in seeds)
@@ -179,6 +184,7 @@ def least_excess_loss(
     Returns:
         The parameters.
     """
+    layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
     excess, constant = ExcessLoss(problem, rare), const_loss(problem)
 
     def objective(point: Array) -> tuple[float, Array]:
@@ -239,10 +245,11 @@ def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
     return np.asarray(-first * growth * np.exp(rng.normal(0, 0.2, (layers, 2)))).ravel()
 
 
-def _check(problem: Problem) -> None:
+def _check(problem: object) -> None:
     """Refuse a problem whose eigenvalues are not those of an isotropic one."""
-    if not problem.is_isotropic:
-        refuse("exact losses of GD++ are known for isotropic problems", problem, "Use evaluate for others.")
+    if not isinstance(problem, Problem) or not problem.is_isotropic:
+        received = problem if isinstance(problem, Problem) else kind_of(problem)
+        refuse("exact losses of GD++ are known for isotropic problems", received, "Use evaluate for others.")
 
 
 def _value(descent: Minimum) -> float:
@@ -267,6 +274,8 @@ def expected_oracle_loss(problem: Problem) -> float:
     >>> round(expected_oracle_loss(Problem(dim=3, context=6, noise="uniform(0,2)")), 4)
     0.3551
     """
+    if not isinstance(problem, Problem):
+        refuse("the loss of the oracle is known for built-in problems", kind_of(problem), "Pass a Problem.")
     if problem.is_isotropic:
         values, weights = eigenvalues(problem.dim, problem.context)
         return 0.5 * float(weights @ _unknown(problem, values)) + 0.5 * max(problem.dim - problem.context, 0)

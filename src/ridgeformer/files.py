@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError, refuse, shown
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 24  # bytes that a JSON file may have
@@ -33,6 +33,30 @@ WRONG_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)  # m
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "checksum"
 LARGEST_HEADER = 1 << 24  # bytes
+
+
+def path_of(value: object, rule: str, example: str, *, folder: bool = False) -> Path:
+    """Return the name of a file or of a folder as a path.
+
+    Args:
+        value: What was given.
+        rule: What needs the name, such as "a model needs the name of a file", for the error message.
+        example: Such a name, for the error message.
+        folder: Whether it is that of a folder, which may be `.`; by default it is that of a file.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: It is no name, or one that the system cannot have.
+    """
+    try:
+        path = Path(value)  # type: ignore[arg-type]
+        if (path.name or (folder and value != "")) and b"\0" not in os.fsencode(path):
+            return path
+    except (TypeError, UnicodeEncodeError):  # bytes, and halves of characters
+        pass
+    refuse(rule, shown(str(value) if isinstance(value, Path) else value), f"Pass a path such as {example}.")
 
 
 def make_folder(folder: Path, what: str) -> None:

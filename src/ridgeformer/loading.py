@@ -13,8 +13,8 @@ from typing import Any
 
 from ridgeformer import zoo
 from ridgeformer.errors import InputError
-from ridgeformer.files import short
-from ridgeformer.models.file import path_of, read_file
+from ridgeformer.files import path_of, short
+from ridgeformer.models.file import EXAMPLE, NAMELESS, read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
@@ -57,9 +57,9 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
     """
     if isinstance(name, str) and is_address(name):
         return read_address(name), {}
+    path = path_of(name, NAMELESS, EXAMPLE)
     if (single := zoo.single_file(str(name))) is not None:
         return read_file(single)
-    path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
         where, place = zoo.find(str(name))
         record = where.record(*place)

@@ -7,7 +7,6 @@ import functools
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
@@ -44,6 +43,7 @@ for _name, _words in NAMES.items():
     for _word in _words.split():
         SYNONYMS.setdefault(_word, []).append(_name)
 Array = NDArray[np.float64]
+MOST = (1 << 64) - 1  # the largest whole number, unless a smaller limit is given
 
 
 def keywords(**elsewhere: str) -> Callable[[Called], Called]:
@@ -152,9 +152,13 @@ def positive(name: str, value: object, example: float) -> float:
     Raises:
         InputError: It is not.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or value <= 0 or not value <= sys.float_info.max:
+    try:
+        result = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        result = math.inf
+    if not 0 < result < math.inf:
         refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
-    return float(value)
+    return result
 
 
 def flag(name: str, value: object) -> bool:
@@ -217,14 +221,14 @@ def precision(dtype: object) -> type[np.float32] | type[np.float64]:
     refuse("dtype must be float32 or float64", shown(dtype), "Pass np.float32 or np.float64.")
 
 
-def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+def integer(name: str, value: object, least: int = 1, most: int = MOST) -> int:
     """Return a value as an int, if it is a whole number within bounds.
 
     Args:
         name: What it is, for the error message.
         value: What was given.
         least: The smallest value that is allowed.
-        most: The largest value that is allowed; None for no limit.
+        most: The largest value that is allowed. By default 2^64 - 1: what 64 bits can hold.
 
     Returns:
         The value as an int.
@@ -232,16 +236,38 @@ def integer(name: str, value: object, least: int = 1, most: int | None = None) -
     Raises:
         InputError: It is not such a number.
     """
-    if type(value) is int and least <= value and (most is None or value <= most):  # the common case, ten times faster
+    if type(value) is int and least <= value <= most:  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
         refuse(f"{name} must be a whole number", shown(value), f"Pass a whole number of at least {least}.")
     whole = int(value)
     if whole < least:
         refuse(f"{name} must be at least {least}", shown(whole), f"Pass {least} or more.")
-    if most is not None and whole > most:
+    if whole > most:
         refuse(f"{name} must be at most {most}", shown(whole), f"Pass {most} or less.")
     return whole
+
+
+def listed(name: str, value: object, example: str) -> list[Any]:
+    """Return what a list or another iterable holds.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given.
+        example: Such a list, for the error message.
+
+    Returns:
+        Its elements.
+
+    Raises:
+        InputError: It cannot be iterated over, or is a text.
+    """
+    if not isinstance(value, str | bytes):
+        try:
+            return list(value)  # type: ignore[call-overload, no-any-return]
+        except TypeError:  # an array without axes has the method, but no elements
+            pass
+    refuse(f"{name} must be a list", shown(value), f"Pass {example}.")
 
 
 def layer_number(value: object, layers: int) -> int:
@@ -320,6 +346,8 @@ def axes(value: object) -> int:
         return np.ndim(value)  # type: ignore[arg-type]
     except ValueError:
         return -1
+    except Exception:  # whatever a class of the user's own does
+        return 0
 
 
 def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:

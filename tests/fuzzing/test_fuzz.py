@@ -25,7 +25,7 @@ def saved(tmp_path, monkeypatch):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize("kind", ["models", "journals", "records", "zoo", "laws"])
+@pytest.mark.parametrize("kind", ["models", "journals", "records", "zoo", "laws", "calls"])
 def test_the_law_holds(kind):
     count = 30 if kind == "laws" else 100  # a slow one
     outcomes = fuzz_cases.run(kind, count, seed=20)

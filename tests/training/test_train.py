@@ -230,15 +230,22 @@ def test_time_can_be_limited():
     assert len(more.history) >= len(found.history)
 
 
-def test_a_run_that_diverges_by_few_sequences_says_how_many():
-    spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
+@pytest.mark.parametrize(
+    ("protocol", "remedy"),
+    [
+        (SGD(rate=0.1), ": a search, the default protocol, avoids that"),
+        (Search(), ": very large labels do that to any model that is not linear in y; predictors.Guarded protects it"),
+    ],
+)
+def test_a_run_that_diverges_by_few_sequences_says_how_many(protocol, remedy):
+    spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=protocol)
     result = Loss("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1.0, 1000, "exact", 3.0, True)
     found = Outcome(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
     status, message = _status(spec, found, result)
     assert status == "diverged"
     assert message == (
         "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; only 2 of 1,000 fresh "
-        "sequences explode, which a search, the default protocol, avoids"
+        f"sequences explode, and the others have a loss of 1{remedy}"
     )
 
 

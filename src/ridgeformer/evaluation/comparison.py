@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation.axes import TITLE, Over, Points, short_label
 from ridgeformer.evaluation.explosions import explosion_probability
 from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
@@ -32,6 +32,7 @@ from ridgeformer.validation import Array, choice, integer, keywords
 
 BLOCK = 16_384  # sequences at a time, at most: memory does not grow with their number
 FLOORS = 64  # floors that are remembered
+LONG = 200  # characters that the name of a predictor may have
 _floors: dict[tuple[Any, ...], Loss] = {}  # by problem, prefix, number of sequences and seed
 
 
@@ -122,7 +123,7 @@ def evaluate(
     Warns:
         BelowFloorWarning: The loss is more than 4 standard errors below the floor.
     """
-    name, options = repr(predictor), {"estimator": estimator, "with_floor": with_floor, "progress": progress}
+    name, options = shown(predictor, LONG), {"estimator": estimator, "with_floor": with_floor, "progress": progress}
     loss: Loss = compare(problem, {name: predictor}, sequences=sequences, seed=seed, **options)[name]  # type: ignore[arg-type]
     return loss
 
@@ -358,7 +359,8 @@ def _named(predictors: Any) -> dict[str, AnyPredictor]:
     else:
         named = {}
         for one in predictors if isinstance(predictors, list | tuple) else [predictors]:
-            name, again = repr(one), sum(1 for known in named.values() if repr(known) == repr(one))
+            name = shown(one, LONG)
+            again = sum(shown(known, LONG) == name for known in named.values())
             named[f"{name} ({again + 1})" if again else name] = one
     if not named:
         rule = "a comparison needs at least one predictor"

@@ -185,8 +185,8 @@ class Losses(Table, Mapping[str, Any]):
         return np.array(list(quotients)).reshape(self.loss.shape)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self.names:
-            raise KeyError(f"the name must be one of {', '.join(self.names)}; got {name!r}. Choose one of these.")
+        if not isinstance(name, str) or name not in self.names:
+            raise KeyError(f"the name must be one of {', '.join(self.names)}; got {shown(name)}. Choose one of these.")
         i = self.names.index(name)
         chosen = self._select([i], {})
         if self.axes:
@@ -216,11 +216,11 @@ class Losses(Table, Mapping[str, Any]):
         for name, value in values.items():
             if name not in self.axes:
                 refuse(f"the axes are {', '.join(self.axes) or 'none'}", name, "Choose one of these.")
-            known = self.axes[name]
-            texts = [str(one) for one in known]
-            if value not in known and str(value) not in texts:
+            texts, given = [str(one) for one in self.axes[name]], value if isinstance(value, str) else shown(value)
+            same = [i for i, one in enumerate(self.axes[name]) if texts[i] == given or _equal(one, value)]
+            if not same:
                 refuse(f"the axis {name} has the values {', '.join(texts)}", shown(value), "Choose one of these.")
-            index[name] = known.index(value) if value in known else texts.index(str(value))
+            index[name] = same[0]
         return self._select(range(len(self)), index)
 
     def _select(self, predictors: Sequence[int], index: Mapping[str, int]) -> Losses:
@@ -254,8 +254,8 @@ class Losses(Table, Mapping[str, Any]):
             InputError: There is no predictor of that name.
         """
         for name in (first, second):
-            if name not in self.names:
-                refuse(f"the name must be one of {', '.join(self.names)}", repr(name), "Choose one of these.")
+            if not isinstance(name, str) or name not in self.names:
+                refuse(f"the name must be one of {', '.join(self.names)}", shown(name), "Choose one of these.")
         i, j = self.names.index(first), self.names.index(second)
         spread = self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j]
         both = self.loss[i] - self.loss[j], np.sqrt(np.maximum(spread, 0.0))
@@ -353,6 +353,13 @@ class Losses(Table, Mapping[str, Any]):
             return f"Losses({', '.join(map(repr, self.names))}; {axes})"
         losses = ", ".join(f"{name!r}: {loss:.4g}" for name, loss in zip(self.names, self.loss.tolist(), strict=True))
         return f"Losses({{{losses}}})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, of which the other may be anything."""
+    return one is other or (
+        isinstance(other, int | float | type(one)) and not isinstance(one, np.ndarray) and one == other
+    )
 
 
 def _kind(adjusted: bool) -> str:

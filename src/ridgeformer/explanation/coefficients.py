@@ -14,6 +14,7 @@ and for P and Q that are diagonal themselves, the paper's equation for the omega
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import integer
+from ridgeformer.validation import integer, layer_number, listed
 
 Array = NDArray[np.float64]
 VISIBLE = 0.01  # of a matrix's largest singular value: above it, one of the rest counts
@@ -107,7 +108,7 @@ def nearest_omega(P: Array, Q: Array) -> Array:
     return np.array([[xx, xy], [yx, (p * q).sum()]])
 
 
-def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> LinearTransformer:
+def diagonal_part(model: LinearTransformer, layers: Iterable[int] | None = None) -> LinearTransformer:
     """Replace layers by the nearest diagonal ones, which leave further coordinates of the tokens alone.
 
     Args:
@@ -117,7 +118,10 @@ def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> L
     Returns:
         The new model; a Diag model if all layers are replaced and tokens are (x, y).
     """
-    chosen = set(range(model.layers)) if layers is None else layers
+    if not isinstance(model, LinearTransformer):
+        refuse("only a linear transformer has a diagonal part", kind_of(model), "Pass a model.")
+    given = range(model.layers) if layers is None else listed("layers", layers, "[0, 1]")
+    chosen = {layer_number(layer, model.layers) for layer in given}
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
     xy = np.append(np.arange(model.dim), model.width)
     pairs = zip(_of_tokens(model, P), _of_tokens(model, Q), strict=True)

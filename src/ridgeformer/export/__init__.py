@@ -13,16 +13,15 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from ridgeformer.engine import Mixings
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch_module
-from ridgeformer.files import write_whole
+from ridgeformer.files import path_of, write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
 from ridgeformer.validation import choice, integer
@@ -145,9 +144,11 @@ def write(content: str | bytes, path: str | os.PathLike[str]) -> None:
         InputError: The path is not that of a file.
         StorageError: The file cannot be written.
     """
-    if not isinstance(path, str | os.PathLike) or not Path(path).name:
-        refuse("an export needs the name of a file", repr(path), "Pass a path such as model.py.")
-    target = Path(path)
-    if target.exists() and not target.is_file():
+    try:
+        data = content.encode() if isinstance(content, str) else memoryview(content).tobytes()
+    except (TypeError, UnicodeEncodeError):
+        refuse("write takes what export returned", shown(content), "Write write(export(model), path).")
+    target = path_of(path, "an export needs the name of a file", "model.py")
+    if os.path.lexists(target) and not os.path.isfile(target):  # never raise, unlike Path's own methods
         refuse("an export is written to a file", f"{target}, which is not an ordinary file", "Choose another name.")
-    write_whole(target, content.encode() if isinstance(content, str) else content)
+    write_whole(target, data)

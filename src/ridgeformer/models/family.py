@@ -455,7 +455,7 @@ def family_named(name: object) -> type[Family]:
                 example = f"{parts[1]}({_SIZED[parts[1]][0]})"
                 refuse(f"{parts[1]} must be given as in {example}", shown(name), f"Write {example}, for example.")
     for word, (sizes, make) in _SIZED.items():
-        if name is make or name == word:
+        if name is make or (isinstance(name, str) and name == word):
             written = make.__name__ if name is make else word
             received = written if name is make else shown(name)
             refuse(f"the family {word} needs its sizes", received, f"Write {written}({sizes}), for example.")

@@ -27,6 +27,7 @@ from ridgeformer.files import (
     digest,
     pack,
     parse_json,
+    path_of,
     read_tensors,
     short,
     write_whole,
@@ -34,6 +35,7 @@ from ridgeformer.files import (
 from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 
+NAMELESS, EXAMPLE = "a model needs the name of a file", "model.safetensors"
 FORMAT, VERSION = "ridgeformer-model", 2
 MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever reads it builds P and Q
 Record = dict[str, Any]
@@ -55,7 +57,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     """
     if type(model) is not LinearTransformer:
         raise InputError(f"save needs a LinearTransformer itself; got {kind_of(model)}. Write save(model, path).")
-    target = path_of(path)
+    target = path_of(path, NAMELESS, EXAMPLE)
     spec = {
         "family": check_registered(type(model.family)),
         "dim": model.dim,
@@ -95,7 +97,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
         InputError: The file does not exist, or its family is not known.
         DamageError: The file is damaged or of another kind.
     """
-    place = path_of(path)
+    place = path_of(path, NAMELESS, EXAMPLE)
     spec: Record = {}
 
     def check(metadata: Mapping[str, str]) -> None:
@@ -145,24 +147,6 @@ def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     if too_large := _too_large(model):
         _refuse(path, too_large)
     return model
-
-
-def path_of(name: str | os.PathLike[str]) -> Path:
-    """Return the path that a name stands for.
-
-    Args:
-        name: The name.
-
-    Returns:
-        The path.
-
-    Raises:
-        InputError: It is no name.
-    """
-    if not isinstance(name, str | os.PathLike) or not Path(name).name:
-        given = repr(os.fspath(name) if isinstance(name, os.PathLike) else name)
-        raise InputError(f"a model needs the name of a file; got {given}. Pass a path such as model.safetensors.")
-    return Path(name)
 
 
 def _spec(path: Path, header: Mapping[str, str]) -> Record:

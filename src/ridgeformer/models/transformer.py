@@ -75,6 +75,8 @@ class LinearTransformer(TokenForm, MomentForm):
         )
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
+        if not isinstance(layout, Layout):
+            refuse("layout must be a Layout", kind_of(layout), 'Pass Layout("mean"), for example.')
         layout = kind.layout_for(layout, dim)
         return cls(kind.random(dim + layout.extra, layers, heads, spread, rng), dim, layout)
 

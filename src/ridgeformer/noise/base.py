@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse
+from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse, shown
 from ridgeformer.validation import Array, array, axes, integer, number, number_text
 from ridgeformer.values import Value, read_only
 
@@ -285,7 +285,7 @@ class Categorical(_Discrete):
 
     def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
         if axes(levels) != 1:
-            refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
+            refuse("categorical levels must be a list", shown(levels), "Pass levels such as [1, 3].")
         if len(levels) == 0:
             refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")
         self.levels = np.array([_level("categorical level", level) for level in levels])
@@ -404,7 +404,7 @@ def as_noise(value: object) -> Noise:
     if isinstance(value, str):
         return parse(value)
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return Fixed(float(value))
+        return Fixed(number("a noise level", value))
     if hasattr(value, "ppf"):
         return LAWS["scipy.stats"](value)
     refuse("noise must be a distribution", kind_of(value), EXAMPLES)
@@ -457,7 +457,7 @@ def parse(text: str) -> Noise:
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"noise must have the arguments its name takes; got {text[:80]!r}. {EXAMPLES}") from error
+        raise InputError(f"noise must have the arguments its name takes; got {shown(text)}. {EXAMPLES}") from error
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
@@ -473,7 +473,7 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         InputError: It is not a name with numbers in parentheses.
     """
     if not isinstance(text, str):
-        refuse("noise must be written as text", repr(text)[:80], EXAMPLES)
+        refuse("noise must be written as text", shown(text), EXAMPLES)
     if len(text) > LONGEST_TEXT:
         refuse(f"noise must be written in at most {LONGEST_TEXT:,} characters", f"{len(text):,}", EXAMPLES)
     try:
@@ -483,5 +483,5 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         positional = [ast.literal_eval(item) for item in call.args]
         named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        refuse("noise must be written as name(numbers)", repr(text[:80]) + missing_bracket(text), EXAMPLES)
+        refuse("noise must be written as name(numbers)", shown(text) + missing_bracket(text), EXAMPLES)
     return call.func.id, positional, named

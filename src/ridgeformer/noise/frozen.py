@@ -260,7 +260,7 @@ def parse_scipy(text: str) -> Any:
     name, positional, named = base.read_call(text)
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
-        refuse("noise must name a known distribution", repr(name[:80]), EXAMPLES)
+        refuse("noise must name a known distribution", shown(name), EXAMPLES)
     _check_sizes((*positional, *named.values()))  # before scipy sees them: what it raises differs between versions
     with _quietly():
         return family(*positional, **named)

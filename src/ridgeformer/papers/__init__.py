@@ -17,7 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import InputError
+from ridgeformer.files import path_of
 from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Picture, Results, agree, decide
 from ridgeformer.papers.report import markdown, page, summary
 from ridgeformer.papers.report import write_report as report_page
@@ -170,6 +171,4 @@ def report(out: str | Path = "papers") -> Path:
 
 
 def _folder(out: str | Path) -> Path:
-    if not isinstance(out, str | Path) or not str(out):
-        refuse("results go to a folder", repr(out), 'Pass out="papers", for example.')
-    return Path(out)
+    return path_of(out, "results go to a folder", "papers/", folder=True)

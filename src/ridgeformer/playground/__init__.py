@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.files import write_whole
+from ridgeformer.files import path_of, write_whole
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.zoo import DIMS, shipped
@@ -125,7 +125,7 @@ def write_page(path: str | os.PathLike[str]) -> Path:
     Raises:
         StorageError: The file cannot be written.
     """
-    target = Path(path)
+    target = path_of(path, "the playground needs the name of a file", "playground.html")
     write_whole(target, page().encode())
     return target
 

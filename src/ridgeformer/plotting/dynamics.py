@@ -10,7 +10,7 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,8 +179,7 @@ def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = Path(path)
-    style.check_plot(path, style.MOVING)
+    path = cast("Path", style.check_plot(path, style.MOVING))
     integer("milliseconds", milliseconds, 10, 60_000)
     frames = _frames(training, sequences)
     content = _gif(frames, milliseconds) if path.suffix == ".gif" else _page(frames, milliseconds, training)

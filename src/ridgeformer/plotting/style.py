@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeformer.errors import MissingPackageError, refuse
-from ridgeformer.files import check_writable, write_whole
+from ridgeformer.errors import MissingPackageError, refuse, shown
+from ridgeformer.files import check_writable, path_of, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -263,11 +263,11 @@ def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path 
         StorageError: There is no such folder, or it cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    path = None if path is None else Path(path)
+    path = None if path is None else path_of(path, "a plot needs the name of a file", f"plot{endings[0]}")
     if path is not None:
         if path.suffix not in endings:
             known = f"{', '.join(endings[:-1])} or {endings[-1]}"
-            refuse(f"the name of a plot must end in {known}", repr(path.name), "Choose another name.")
+            refuse(f"the name of a plot must end in {known}", shown(path.name), "Choose another name.")
         check_writable(path.parent, "a plot")
     _matplotlib()
     return path

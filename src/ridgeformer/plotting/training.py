@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation import evaluate
 from ridgeformer.losses import rounding
 from ridgeformer.plotting import style
@@ -125,7 +125,7 @@ def draw_runs(
     if len(problems) != 1:
         refuse("a picture of runs shows those of one problem", f"{len(problems)} problems", "Select some of the runs.")
     if x not in rows[0] or not isinstance(rows[0][x], int | float):
-        refuse("x must be a column of numbers", repr(x), "Choose layers, heads or seed.")
+        refuse("x must be a column of numbers", shown(x), "Choose layers, heads or seed.")
     canvas = style.blank(6.4, 3.8)
     axis = canvas.subplots()
     for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(style.LINES), strict=False):

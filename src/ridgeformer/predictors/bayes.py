@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import ZERO, ContextSpectrum, Moments, explained
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
@@ -56,6 +57,8 @@ class Ridge(ABC):
     """
 
     def __init__(self, prior: Prior | None = None) -> None:
+        if prior is not None and not isinstance(prior, Prior):
+            refuse("the prior of a ridge predictor must be a Prior", kind_of(prior), "Pass problem.prior, or None.")
         self.prior = Prior() if prior is None else prior
 
     def weights(self, moments: Moments) -> Array:

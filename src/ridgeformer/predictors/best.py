@@ -41,6 +41,10 @@ def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:
     Returns:
         The weights, [B, d].
     """
+    if not isinstance(drawn, Moments | Sequences | Draw):
+        refuse(
+            "an oracle needs sequences or their moments", kind_of(drawn), "Pass problem.sequences(100), for example."
+        )
     if problem.noise.per_token:
         tokens = drawn if isinstance(drawn, Sequences) else getattr(drawn, "tokens", None)
         if tokens is None:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor, check_moments
 from ridgeformer.problems import BaseProblem
-from ridgeformer.validation import Array, Float, number
+from ridgeformer.validation import Array, Float, flag, number, positive
 from ridgeformer.values import Value
 
 TOLERANCE = 0.3  # of y'y; shipped models of three and more layers stay below it on their own problem
@@ -79,7 +79,7 @@ class Guarded(Value):
     def __init__(self, model: Predictor, fallback: Predictor, tolerance: float = TOLERANCE) -> None:
         for name, one in (("model", model), ("fallback", fallback)):
             if isinstance(one, type) or not isinstance(one, Predictor):
-                refuse(f"the {name} must have a method weights(moments)", repr(one), "Pass a model or BayesRR(noise).")
+                refuse(f"the {name} must have a method weights(moments)", shown(one), "Pass a model or BayesRR(noise).")
         if getattr(getattr(model, "layout", None), "counted", False):
             rule = "a guarded model must have weights alone"
             refuse(rule, f"{model}, with an intercept", "Use a layout without a coordinate.")
@@ -189,10 +189,11 @@ class Universal:
     LENGTH = 5.0  # the length of the longest weights, in sqrt(signal)
 
     def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
-        if own_scale and signal is not None:
+        if flag("own_scale", own_scale) and signal is not None:
             rule = "labels have either their own scale or a given signal"
-            refuse(rule, f"signal={signal} with own_scale=True", "Leave one out.")
-        self.model, self.signal, self.own_scale = model, signal, own_scale
+            refuse(rule, f"signal={shown(signal)} with own_scale=True", "Leave one out.")
+        self.model, self.own_scale = model, own_scale
+        self.signal = None if signal is None else positive("signal", signal, 1.0)
 
     def weights(self, moments: Moments) -> Float:
         """Return the weights of contexts of any dimension.
@@ -271,4 +272,4 @@ class Universal:
 
     def __repr__(self) -> str:
         signal = "" if self.signal is None else f", signal={self.signal:g}"
-        return f"Universal({self.model!r}{signal}{', own_scale=True' if self.own_scale else ''})"
+        return f"Universal({shown(self.model, 200)}{signal}{', own_scale=True' if self.own_scale else ''})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems.base import BaseProblem
 from ridgeformer.problems.custom import CUSTOM, CustomProblem
 from ridgeformer.problems.dataset import Dataset
@@ -72,6 +72,8 @@ def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
     Raises:
         InputError: The class of a custom problem is not known, or an argument is not allowed.
     """
+    if not isinstance(stored, Mapping):
+        refuse("a stored problem is a dict", kind_of(stored), "Pass what problem.as_dict() returned.")
     if "problem" not in stored:
         return Problem(**{name: stored[name] for name in ARGUMENTS if name in stored})
     kind = CUSTOM.get(stored["problem"]) if isinstance(stored["problem"], str) else None

@@ -19,7 +19,7 @@ from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tasks import Prior
-from ridgeformer.validation import Float, integer, precision
+from ridgeformer.validation import Float, flag, integer, precision
 from ridgeformer.values import Value
 
 Precision = type[np.float32] | type[np.float64]
@@ -245,8 +245,10 @@ class BaseProblem(Value, ABC):
         """
         key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
         if tokens:
-            return self._draw_tokens(key, count, first, integer("queries", queries)).astype(precision(dtype))
-        return self._moments(key, count, first, precision(dtype), sums, engines.resolve(engine), threads)
+            return self._draw_tokens(key, count, first, integer("queries", queries, 1, 1 << 20)).astype(
+                precision(dtype)
+            )
+        return self._moments(key, count, first, precision(dtype), flag("sums", sums), engines.resolve(engine), threads)
 
     @abstractmethod
     def _moments(
@@ -278,7 +280,7 @@ class BaseProblem(Value, ABC):
             InputError: The problem only draws moments.
         """
         key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
-        drawn = self._draw_tokens(key, count, first, integer("queries", queries)).tokens
+        drawn = self._draw_tokens(key, count, first, integer("queries", queries, 1, 1 << 20)).tokens
         assert drawn is not None
         return drawn
 

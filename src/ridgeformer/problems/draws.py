@@ -17,6 +17,15 @@ from ridgeformer.validation import Array, Float, array, check_metric, real
 from ridgeformer.values import Value, read_only
 
 AXES = {"task": 1, "sigma": 1, "metric": 3, "offset": 1, "mean": 2, "surplus": 1, "dims": 1}  # of one per sequence
+SHAPES = {  # of what sequences hold
+    "x": ["(B, n, d)"],
+    "y": ["(B, n)"],
+    "queries": ["(B, m, d)"],
+    "answers": ["(B, m)"],
+    "task": ["(B, d)"],
+    "sigma": ["(B,)", "(B, n)"],
+    "metric": ["(d, d)", "(B, d, d)"],
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -45,9 +54,14 @@ class Sequences(Value):
     metric: Array | None = None
 
     def __post_init__(self) -> None:
-        for name in ("x", "y", "queries", "answers", "task", "sigma", "metric"):
-            if getattr(self, name) is not None:
-                setattr(self, name, real(name, getattr(self, name)))
+        for name, shapes in SHAPES.items():
+            given = getattr(self, name)
+            if given is None and name not in ("x", "y", "queries", "answers"):
+                continue
+            values = real(name, given)
+            if not any(values.ndim == len(shape.strip("(,)").split(",")) for shape in shapes):
+                refuse(f"{name} must have shape {' or '.join(shapes)}", f"shape {values.shape}", "Reshape it.")
+            setattr(self, name, values)
 
     def __repr__(self) -> str:
         count, n, d = self.x.shape

@@ -337,9 +337,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _law(self, noise: Noise | None = None) -> Law:
         """The prior that the parameters say, with a law of the noise level or without one."""
         if self._is_student() and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
-            refuse("noise='student' is for the predictor bayes", repr(self.predictor), "Leave out the predictor.")
+            refuse("noise='student' is for the predictor bayes", shown(self.predictor), "Leave out the predictor.")
         if self.calibration not in (None, "auto", "loo"):
-            refuse("calibration must be None, 'auto' or 'loo'", repr(self.calibration), "Write calibration='loo'.")
+            refuse("calibration must be None, 'auto' or 'loo'", shown(self.calibration), "Write calibration='loo'.")
         sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
         return Law(noise, _check_prior(self.r2_prior, "r2_prior"), sizes)
 
@@ -394,7 +394,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             spec = where.record(*cell).spec
             return where.model(*cell), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
-            refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
+            refuse("a predictor must have a method weights(moments)", shown(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
 
 

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from ridgeformer.engine.interface import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.files import open_regular
+from ridgeformer.files import open_regular, path_of
 from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.problems import BaseProblem, Lengths, Problem
@@ -209,9 +209,7 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
         InputError: The file cannot be read, is not TOML, or has a key or a value that a grid cannot have. The message
             names the file, the line and the key.
     """
-    if not isinstance(path, str | os.PathLike):
-        refuse("a grid must be the name of a file", shown(path), "Pass a path such as grid.toml.")
-    place = Path(path)
+    place = path_of(path, "a grid must be the name of a file", "grid.toml")
     with open_regular(place, "a grid", LARGEST) as file:
         text = file.read().decode("utf-8-sig")
     values = _parse(place, text)

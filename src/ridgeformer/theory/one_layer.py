@@ -63,11 +63,14 @@ def risk(problem: Problem, W: ArrayLike) -> float:
     Raises:
         InputError: W does not fit the problem, or the covariance of the features varies.
     """
+    problem = check_problem(problem)
     wide = axes(W) == 2 and np.shape(W)[1] == problem.dim + 1
     first, second, tasks = _moments(problem, squares=wide)
     W_ = array("W", W, (problem.dim, len(second))).astype(np.float64)
-    inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks
-    return 0.5 * float((problem.query_covariance * inner).sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks
+        found = 0.5 * float((problem.query_covariance * inner).sum())
+    return found if np.isfinite(found) else np.inf
 
 
 def model_of(W: ArrayLike) -> LinearTransformer:

@@ -11,11 +11,10 @@ import importlib
 import io
 import math
 import os
-from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import MissingPackageError, refuse
-from ridgeformer.files import append, make_folder, write_whole
+from ridgeformer.errors import MissingPackageError
+from ridgeformer.files import append, make_folder, path_of, write_whole
 from ridgeformer.training.job import Callback, TrainingProgress
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
@@ -81,9 +80,7 @@ class CSVLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike) or not Path(path).name:
-            refuse("a CSV logger needs the name of a file", repr(path), 'Pass "history.csv", for example.')
-        self.path = Path(path)
+        self.path = path_of(path, "a CSV logger needs the name of a file", "history.csv")
         make_folder(self.path.parent, "logs")
         self._rows: dict[str, list[dict[str, Any]]] = {}
         self._names: list[str] = []  # the columns of the file
@@ -151,7 +148,8 @@ class TensorBoardLogger(_NumberLogger):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
         writers = _imported(rule, "Run pip install tensorboardX.", "tensorboardX", "torch.utils.tensorboard")
-        self.folder, self._kind = Path(folder), writers.SummaryWriter
+        self.folder = path_of(folder, "TensorBoard needs the name of a folder", "logs", folder=True)
+        self._kind = writers.SummaryWriter
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
 from ridgeformer.engine.kernels import pieces
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.losses import exploded
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
@@ -508,8 +508,6 @@ def as_callbacks(values: Sequence[AnyCallback]) -> list[Callback]:
     callbacks = []
     for value in values:
         if not isinstance(value, Callback) and (isinstance(value, type) or not callable(value)):
-            refuse(
-                "a callback must be a Callback or a function", f"{value!r}"[:80], "Pass CSVLogger(path), for example."
-            )
+            refuse("a callback must be a Callback or a function", shown(value), "Pass CSVLogger(path), for example.")
         callbacks.append(value if isinstance(value, Callback) else _Function(value))
     return callbacks

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.files import jsonable, read_json
+from ridgeformer.files import jsonable, path_of, read_json
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.problems.parts import dimensions
 from ridgeformer.training.results import Training, load_run
@@ -246,12 +246,12 @@ def load_runs(folder: str | os.PathLike[str]) -> Runs:
     Raises:
         InputError: The folder cannot be read.
     """
+    path = path_of(folder, "runs need the name of their folder", "runs/", folder=True)
     try:
-        entries = [read_entry(place) for place in sorted(Path(folder).iterdir()) if is_run(place)]
+        entries = [read_entry(place) for place in sorted(path.iterdir()) if is_run(place)]
     except OSError as error:
         raise InputError(
-            f"runs are stored in a folder; {shown(Path(folder), 200)} cannot be read as one ({error.strerror}). "
-            "Check the path."
+            f"runs are stored in a folder; {shown(path, 200)} cannot be read as one ({error.strerror}). Check the path."
         ) from error
     for entry in entries:
         _check_floor(entry)

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, problem_from_dict
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 if TYPE_CHECKING:
     from ridgeformer.training.job import Job, Outcome
@@ -136,7 +136,7 @@ def as_protocol(value: object) -> Protocol:
     if isinstance(value, str) and value in PROTOCOLS:
         return PROTOCOLS[value]()
     names, classes = ", ".join(PROTOCOLS), ", ".join(kind.__name__ for kind in PROTOCOLS.values())
-    refuse(f"the protocol must be one of {names}, or a {classes}", repr(value), "Choose one of these.")
+    refuse(f"the protocol must be one of {names}, or a {classes}", shown(value), "Choose one of these.")
 
 
 @dataclass(frozen=True)
@@ -296,6 +296,8 @@ def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[
         return family.layout_for(given, problem.dim)
     if given is not None and not isinstance(given, Mapping):
         refuse("layout must be a Layout", kind_of(given), 'Pass Layout("mean"), for example.')
+    for name in given or ():
+        choice("an attribute of a layout", name, [field.name for field in dataclasses.fields(Layout)])
     varies = not problem.lengths.fixed
     shown = "ratio" if len(problem.by_dimension()) > 1 else "length"
     coordinate = shown if varies and family.further_scalars != 0 else "none"

@@ -46,7 +46,7 @@ from ridgeformer.training.results import Point, Status, Training, training_of_re
 from ridgeformer.training.runs import Runs
 from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
 from ridgeformer.training.store import Folder, Journal
-from ridgeformer.validation import keywords
+from ridgeformer.validation import integer, keywords, listed
 
 Out = str | os.PathLike[str] | Folder | None
 RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
@@ -64,7 +64,7 @@ class Session:
 
     def __init__(self, out: Out, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
         self.store = out if out is None or isinstance(out, Folder) else Folder(out)
-        self.callbacks, self.threads = callbacks, threads
+        self.callbacks, self.threads = callbacks, None if threads is None else integer("threads", threads, 1, 1024)
         for spec in specs if self.store else ():
             spec.problem.check_named()  # one without a name could not be read back
         self.began = time.monotonic()
@@ -197,10 +197,13 @@ def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[Status, str]:
 def _advice(spec: Spec, outcome: Outcome, result: Loss) -> str:
     """Return what may help a run that diverged."""
     advice = spec.protocol.advice()
-    if advice and not outcome.lost and 0 < result.exploded < RARE * result.sequences:
-        number = f"{result.exploded} of {result.sequences:,}"
-        return f"; only {number} fresh sequences explode, which a search, the default protocol, avoids"
-    return advice
+    if outcome.lost or not 0 < result.exploded < RARE * result.sequences:
+        return advice
+    rare = f"; only {result.exploded} of {result.sequences:,} fresh sequences explode, and the others have a loss of "
+    rare += f"{result.unexploded:.4g}"
+    if advice:
+        return rare + ": a search, the default protocol, avoids that"
+    return rare + ": very large labels do that to any model that is not linear in y; predictors.Guarded protects it"
 
 
 @functools.lru_cache(maxsize=16)
@@ -330,11 +333,10 @@ def train_many(
         InputError: An argument is not allowed, or there is nothing to train.
         StorageError: The folder cannot be written to.
     """
-    if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
-        refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
-    depths = list(layers)
+    names, depths = listed("families", families, "['diag']"), listed("layers", layers, "range(1, 8)")
+    numbers = listed("seeds", seeds, "[0, 1]")
     make = functools.partial(make_spec, problem, heads=heads, protocol=protocol, sequences=sequences, layout=layout)
-    specs = [make(family, layers=depth, seed=seed) for seed in seeds for family in families for depth in depths]
+    specs = [make(family, layers=depth, seed=seed) for seed in numbers for family in names for depth in depths]
     if not specs:
         refuse("there must be something to train", "no family, depth or seed", "Pass at least one of each.")
     with _listening(callbacks, progress) as listeners:

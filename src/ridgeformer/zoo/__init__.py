@@ -180,7 +180,7 @@ class Zoo(Value):
         runs = self.made[cell]
         chosen = self.best(*cell) if seed is None else seed
         if chosen not in runs:
-            refuse(f"the seed must be one of {', '.join(map(str, runs))}", repr(seed), "Choose one of these.")
+            refuse(f"the seed must be one of {', '.join(map(str, runs))}", shown(seed), "Choose one of these.")
         return runs[chosen]
 
     def _cell(self, family: str, layers: int, noise: str | Noise) -> Key:
@@ -191,7 +191,7 @@ class Zoo(Value):
                 if cell[place] not in known:
                     names = ", ".join(map(str, known))
                     refuse(
-                        f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train the model."
+                        f"{name} must be one of {names}", shown(cell[place]), "Choose one of these, or train the model."
                     )
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         return cell

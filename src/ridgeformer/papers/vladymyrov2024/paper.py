@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.noise import parse
 from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
@@ -172,7 +172,7 @@ def column(noise: str, known: Iterable[str] = COLUMNS) -> str:
     """
     names, name = list(known), str(parse(noise))
     if name not in names:
-        refuse(f"the column must be one of {', '.join(names)}", repr(noise), "Choose one of these.")
+        refuse(f"the column must be one of {', '.join(names)}", shown(noise), "Choose one of these.")
     return name
 
 

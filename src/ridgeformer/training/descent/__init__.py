@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -88,8 +89,7 @@ class GradientDescent(Descent):
         if self.rate is not None:
             positive("the learning rate", self.rate, 0.0005)
         if self.clip is not None:
-            _check_clip(self.clip)
-            object.__setattr__(self, "clip", float(self.clip))  # 2 and 2.0 are one run
+            object.__setattr__(self, "clip", _checked_clip(self.clip))  # 2 and 2.0 are one run
         integer("steps", self.steps, 1, MOST_STEPS)
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
@@ -101,7 +101,7 @@ class GradientDescent(Descent):
             pairs = _tabulated(self.schedule, self.steps) if callable(self.schedule) else self.schedule
             object.__setattr__(self, "schedule", _pairs(pairs))
         elif self.schedule not in SCHEDULES:
-            refuse(f"the schedule must be {', '.join(SCHEDULES)} or a list of pairs", repr(self.schedule), PAIRS)
+            refuse(f"the schedule must be {', '.join(SCHEDULES)} or a list of pairs", shown(self.schedule), PAIRS)
 
     def _can_halve(self, average: Average | None) -> bool:
         """Whether the loss of plain gradient descent falls at every step of a small rate."""
@@ -314,9 +314,10 @@ class GradientFlow(Descent):
         return f"{reached}; a smaller scale of the start or an earlier end time may help"
 
 
-def _check_clip(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0:
-        refuse("clip must be positive", shown(value), "Pass 1, for example, or infinity for no clipping.")
+def _checked_clip(value: object) -> float:
+    if type(value) is not bool and isinstance(value, Real) and (clip := number("clip", value, -math.inf)) > 0:
+        return clip
+    refuse("clip must be positive", shown(value), "Pass 1, for example, or infinity for no clipping.")
 
 
 def _tabulated(schedule: Callable[[int], float], steps: int) -> list[tuple[int, float]]:
@@ -333,9 +334,9 @@ def _pairs(schedule: object) -> tuple[tuple[int, float], ...]:
     try:
         pairs = [(step, factor) for step, factor in schedule]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        refuse("a schedule must be a name or pairs (step, factor)", repr(schedule)[:80], PAIRS)
+        refuse("a schedule must be a name or pairs (step, factor)", shown(schedule), PAIRS)
     step_of, factor_of = "a step of the schedule", "a factor of the schedule"
     checked = tuple((integer(step_of, step, 0), number(factor_of, factor)) for step, factor in pairs)
     if not checked or any(b <= a for (a, _), (b, _) in pairwise(checked)):
-        refuse("the steps of a schedule must ascend, and there must be one", repr(checked)[:80], PAIRS)
+        refuse("the steps of a schedule must ascend, and there must be one", shown(checked), PAIRS)
     return checked

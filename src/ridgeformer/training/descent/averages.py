@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Evaluation
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic, check_population
@@ -253,7 +253,7 @@ def as_average(value: object) -> Average:
     named = re.fullmatch(r"sample\(([0-9]{1,9})\)", value)
     if named is None or int(named[1]) == 0:
         remedy = "Write population, sample(8192) or 512, for example."
-        refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(value), remedy)
+        refuse("the batch must be population, sample(N) or a number of fresh sequences", shown(value), remedy)
     return Sample(int(named[1]))
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.losses import largest
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
@@ -26,7 +26,7 @@ from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, nor
 from ridgeformer.training.job import Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.validation import integer, positive
+from ridgeformer.validation import axes, integer, positive
 
 Array = NDArray[np.float64]
 Stops = int | tuple[int, ...] | None
@@ -303,11 +303,12 @@ def _stops(name: str, value: Any, steps: int) -> Stops:
         return None
     if isinstance(value, Integral):
         return integer(name, value, int(name == "record"), MOST_STEPS)
-    if not isinstance(value, Iterable) or isinstance(value, str) or not (listed := list(value)):
-        given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
+    many = isinstance(value, Iterable) and not isinstance(value, str) and axes(value) != 0
+    if not many or not (steps_given := list(value)):
         remedy = "Give one number, such as 100, or steps, such as 0,100,1000; in Python, steps are a list."
-        refuse(f"{name} must be a number or a list with at least one step", given, remedy)
-    return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in listed}))
+        received = "an empty list" if many else shown(value)
+        refuse(f"{name} must be a number or a list with at least one step", received, remedy)
+    return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in steps_given}))
 
 
 def _lists(value: Any) -> Any:

@@ -31,7 +31,7 @@ from ridgeformer.training.search.few_starts import descend_few_starts
 from ridgeformer.training.search.many_starts import descend_many_starts
 from ridgeformer.training.search.starts import SELECTION, SearchJob
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.validation import keywords, number
+from ridgeformer.validation import choice, keywords, number
 
 __all__ = ["Search"]
 
@@ -83,8 +83,7 @@ class Search(Protocol):
             refuse("effort must lie in (0, 1000]", self.effort, "Pass 1 for the default.")
         if not number("caution", self.caution) <= 1000:
             refuse("caution must lie in [0, 1000]", self.caution, "Pass 1 for the default.")
-        if self.precision not in ("auto", "float32", "float64"):
-            refuse("precision must be auto, float32 or float64", repr(self.precision), "Choose one of these.")
+        choice("precision", self.precision, ("auto", "float32", "float64"))
         if self.seconds is not None and not number("seconds", self.seconds) > 0:
             refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
         if self.tolerated is not None and not 0 < number("tolerated", self.tolerated) < 1:

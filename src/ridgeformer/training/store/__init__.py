@@ -30,6 +30,7 @@ from ridgeformer.files import (
     open_regular,
     pack,
     parse_json,
+    path_of,
     read_tensors,
     remove,
     set_aside,
@@ -235,9 +236,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str], interval: float = 1.0) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"runs need the name of a folder; got {path!r}. Pass a path such as runs/.")
-        self.path, self.interval = Path(path), interval
+        self.path, self.interval = path_of(path, "runs need the name of a folder", "runs/", folder=True), interval
         if os.path.exists(self.path) and not os.path.isdir(self.path):  # never raise, unlike Path's own methods
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
         make_folder(self.path, "runs")

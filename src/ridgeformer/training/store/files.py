@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import DamagedFile, digest, read_json, read_tensors, short
+from ridgeformer.files import DamagedFile, digest, path_of, read_json, read_tensors, short
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
 
@@ -119,7 +119,7 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
         InputError: The folder has no record, or one that a newer version wrote.
         DamageError: The record is damaged.
     """
-    path = Path(folder)
+    path = path_of(folder, "a run needs the name of its folder", "runs/diag-4x1-...", folder=True)
     if not os.path.isdir(path):  # never raises, unlike Path's own method
         there = "a file" if os.path.exists(path) else "not there"
         raise InputError(f"a run is a folder; {short(path)} is {there}. Check the path.")

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from typing import NamedTuple
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer, number
@@ -239,7 +239,7 @@ def second_order_solver(
     if not 0 < scale < math.inf:
         refuse("the largest eigenvalue must be positive and finite", scale, "Pass a bound on the eigenvalues of S.")
     if plan not in PLANS:
-        refuse(f"a plan must be one of {', '.join(PLANS)}", repr(plan), "Choose one of these.")
+        refuse(f"a plan must be one of {', '.join(PLANS)}", shown(plan), "Choose one of these.")
     if epsilon < FINEST:
         rule = f"parameters in float64 express an accuracy of {FINEST:g} at best"
         refuse(rule, epsilon, "Pass a larger epsilon; schedule works in decimals of any length.")
