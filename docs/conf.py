@@ -47,6 +47,7 @@ nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True  # some tutorials write files
 nb_merge_streams = True
+nb_output_stderr = "warn"  # a warning in a tutorial, such as a core that is missing, fails the build
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
 
