@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from benchmarks.universal import cell
 from ridgeformer.engine import Layout
-from ridgeformer.models import Channels, LinearTransformer
+from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
 from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch, damped
+from ridgeformer.training.job import Units, Vector
 
-__all__ = ["Cell", "Objective", "packed", "unpacked"]
+__all__ = ["UNIVERSAL", "Cell", "Objective"]
 
 Array = NDArray[np.float64]
-SCALARS = 4  # of a token, y included
+UNIVERSAL = Layout("mean", "ratio")  # the tokens of models for every dimension
 DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"
 STRETCHED, STRETCH = 8.0, 1.2  # 8 / n stretched sequences for each one, at least .3; larger by up to 1.2 / sqrt(n)
 TASK = 3.0  # by how many standard deviations their tasks are longer along the longest direction of the features
@@ -28,7 +29,7 @@ FAR = 10.0  # the excess of a stretched sequence above which it enters by its lo
 ALLOWED, NEAR, BEYOND = 0.12, 0.3, 0.25  # excess / floor; where n is near d; and beyond d = 32
 POWER = 4.0
 LIMIT = 0.3  # the excess of a sequence above which it enters by its logarithm
-GROUPS = 50  # of sequences that share a random vector, in each batch
+GROUPS, ALONE = 50, 1000  # of sequences that share a random vector, in each batch; where there is one cell only
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +44,15 @@ class Cell:
     allowed: float
     signal: float
     counted: float
+    groups: int
 
     @classmethod
     def of(
         cls,
         problem: Problem,
+        layout: Layout,
         share: float,
         seed: int,
-        scalars: int = SCALARS,
         stretch: float = STRETCH,
         near: float = NEAR,
     ) -> Cell:
@@ -62,11 +64,12 @@ class Cell:
         more = np.arange(round(max(STRETCHED / n, 0.3) * share * (400 + 2000 / dim))) % len(draw.task)
         larger = _stretched(draw.moments.chosen(more), seed, stretch)
         allowed = near if n < 1.25 * dim else BEYOND if dim > 32 else ALLOWED
-        bare = None if problem.tasks == cell(dim, n).tasks else problem.signal
-        batches = (_batch(one, best.weights(one), scalars, bare) for one in (draw.moments, larger))
-        return cls(dim, n, *batches, float(floor), allowed, problem.signal, COUNTED if bare is None else BARE)
+        guarded = problem.tasks == cell(dim, n).tasks
+        batches = (_batch(one, best.weights(one), layout, guarded) for one in (draw.moments, larger))
+        how = (COUNTED, GROUPS) if guarded else (BARE, ALONE)
+        return cls(dim, n, *batches, float(floor), allowed, problem.signal, *how)
 
-    def value(self, model: LinearTransformer, gradient: bool) -> tuple[float, float, Array]:
+    def value(self, vector: Vector, model: LinearTransformer, gradient: bool) -> tuple[float, float, Array]:
         """Excess / floor; the same with stretched sequences, in units of what is allowed; and its gradient, [k]."""
         own, total, scale = model.at_dim(self.dim), 0.0, self.floor * self.allowed
         slope: Array = np.zeros(1)
@@ -76,7 +79,7 @@ class Cell:
             excess.append(float(damped(np.minimum(found.losses, 1e12), limit).mean()))
             total += counted * excess[-1] / scale
             if gradient:
-                slope = slope + counted * _flat(found.gradient) / scale
+                slope = slope + counted * vector.slope(own.family.pullback(found.gradient)) / scale
         return excess[0] / self.floor, total, slope
 
     @property
@@ -84,7 +87,7 @@ class Cell:
         """Batches, what they count, and the excess above which their sequences enter by its logarithm."""
         return (self.plain, 1.0, LIMIT * self.signal), (self.stretched, self.counted, FAR * self.floor)
 
-    def gradients(self, model: LinearTransformer, rng: np.random.Generator) -> Array:
+    def gradients(self, vector: Vector, model: LinearTransformer, rng: np.random.Generator) -> Array:
         """Random vectors g, [groups, k], whose sum of gg' has the expectation of the Gauss-Newton matrix."""
         own, found = model.at_dim(self.dim), []
         for batch, counted, limit in self.parts:
@@ -97,31 +100,21 @@ class Cell:
             factor = np.sqrt(counted / (len(batch) * self.floor * self.allowed))
             with np.errstate(all="ignore"):
                 target = now.weights - v
-            ends = np.linspace(0, len(batch), min(GROUPS, len(batch)) + 1).astype(int)
+            ends = np.linspace(0, len(batch), min(self.groups, len(batch)) + 1).astype(int)
             for part in map(slice, ends[:-1], ends[1:]):
                 some = Batch(gram[part], target[part], None if metric is None else metric[part])
                 value = some.evaluate(own, 10.0 * self.dim * self.signal)
-                found.append(factor * len(some) * _flat(value.gradient))
+                found.append(factor * len(some) * vector.slope(own.family.pullback(value.gradient)))
         return np.array(found)
 
 
-def _flat(kernel: object) -> Array:
-    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kernel])  # type: ignore[attr-defined]
-
-
-def layout_of(scalars: int) -> Layout:
-    return Layout("mean", "ratio", scalars - 2)
-
-
-def _batch(moments: Moments, target: Array, scalars: int, bare: float | None = None) -> Batch:
-    """Contexts and targets in the model's units; where `bare` is a signal, that one is the unit of all contexts."""
-    if bare is None:
-        moments, unit, _ = Universal(None, signal=1).in_units(moments)
-    else:
-        T = np.diag(np.append(np.ones(moments.dim), bare**-0.5))
-        moments, unit = Moments._trusted(T @ moments.gram @ T, moments.context, None), np.full(len(target), bare**0.5)
+def _batch(moments: Moments, target: Array, layout: Layout, guarded: bool) -> Batch:
+    """Contexts and targets, in the units of `Universal` where models are used with it."""
+    if not guarded:
+        return Batch(np.asarray(moments.gram_of(layout)), target, None)
+    moments, unit, _ = Universal(None, signal=1).in_units(moments)
     metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(moments.dim)
-    return Batch(np.asarray(moments.gram_of(layout_of(scalars))), target / unit[:, None], metric)
+    return Batch(np.asarray(moments.gram_of(layout)), target / unit[:, None], metric)
 
 
 def _stretched(moments: Moments, seed: int, stretch: float = STRETCH) -> Moments:
@@ -141,27 +134,37 @@ class Objective:
 
     def __init__(
         self,
+        layout: Layout,
         dims: str = DIMS,
         context: str = CONTEXT,
         share: float = 1.0,
         seed: int = 101,
         power: float = POWER,
-        scalars: int = SCALARS,
         noise: str | None = None,
         stretch: float = STRETCH,
         near: float = NEAR,
     ) -> None:
-        self.power, self.scalars, self.cells = power, scalars, list[Cell]()
+        self.power, self.layout, self.cells, self.units = power, layout, list[Cell](), None
         for d in dimensions(dims):
             lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
             problems = [cell(d, n) if noise is None else Problem(d, n, noise) for n in lengths]
-            self.cells += [Cell.of(one, share, seed, scalars, stretch, near) for one in problems]
+            self.cells += [Cell.of(one, layout, share, seed, stretch, near) for one in problems]
+            self.units = None if noise is None else Units(problems[0], layout)
         self.ratios = np.zeros(len(self.cells))
 
-    def __call__(self, point: Array, gradient: bool = True) -> tuple[float, Array, Array, Array]:
+    def vector(self, model: LinearTransformer) -> Vector:
+        """How models shaped like this one are packed."""
+        return Vector(model, self.units)
+
+    def of(self, model: LinearTransformer) -> float:
+        """The value of a model."""
+        vector = self.vector(model)
+        return self(vector, vector.pack(model), gradient=False)[0]
+
+    def __call__(self, vector: Vector, point: Array, gradient: bool = True) -> tuple[float, Array, Array, Array]:
         """The value; the gradient, [k]; what each cell counts, [cells]; and the gradients of the cells, [cells, k]."""
-        model = unpacked(point, self.scalars)
-        excess, z, slopes = zip(*(one.value(model, gradient) for one in self.cells), strict=True)
+        model = vector.model(point)
+        excess, z, slopes = zip(*(one.value(vector, model, gradient) for one in self.cells), strict=True)
         self.ratios, values = 1 + np.array(excess), np.array(z)
         value = float(np.mean(values**self.power) ** (1 / self.power))
         share = value ** (1 - self.power) * values ** (self.power - 1) / len(values)
@@ -169,26 +172,14 @@ class Objective:
         self.values = values
         return value, share @ rows, share, rows
 
-    def curvature(self, point: Array, share: Array, rows: Array, value: float, rng: np.random.Generator) -> Array:
+    def curvature(
+        self, vector: Vector, point: Array, share: Array, rows: Array, value: float, rng: np.random.Generator
+    ) -> Array:
         """The Gauss-Newton matrix, [k, k]."""
-        model, slope = unpacked(point, self.scalars), share @ rows
+        model, slope = vector.model(point), share @ rows
         matrix = -(self.power - 1) / value * np.outer(slope, slope)
         matrix += (rows * ((self.power - 1) * share / self.values)[:, None]).T @ rows
         for one, counted in zip(self.cells, share, strict=True):
-            g = one.gradients(model, rng)
+            g = one.gradients(vector, model, rng)
             matrix += counted * g.T @ g
         return matrix
-
-
-def packed(model: LinearTransformer) -> Array:
-    """The parameters of a model, [k]."""
-    return _flat(model.kernel)
-
-
-def unpacked(point: Array, scalars: int = SCALARS) -> LinearTransformer:
-    """The model with given parameters."""
-    sizes = (1, 1, scalars, scalars)
-    layers = len(point) // sum(size**2 for size in sizes)
-    parts = np.split(point, np.cumsum([layers * size**2 for size in sizes])[:-1])
-    arrays = [part.reshape(layers, 1, size, size) for part, size in zip(parts, sizes, strict=True)]
-    return LinearTransformer(Channels(1, scalars)(*arrays), 32, layout_of(scalars))

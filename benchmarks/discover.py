@@ -11,11 +11,14 @@ The steps are those of Levenberg and Marquardt, in float64 and in rounds on new 
 and Newton, sum J'J with the Jacobians J of the estimates: for groups of sequences and random vectors v the gradients g
 of sum <v, w> have E gg' = sum J'J. The result depends on the arguments alone, not on the clock. A model of L layers
 grows from one of L - 1: a small random layer is put at each place, each descends for a while, and the best goes on.
+
+With `--noise` a model of any family is trained for one problem, in its own units and without those of `Universal`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cells import CONTEXT, DIMS, NEAR, POWER, SCALARS, STRETCH, Objective, layout_of, packed, unpacked
-from benchmarks.universal import DIMS as UNIVERSAL
+from benchmarks.cells import CONTEXT, DIMS, NEAR, POWER, STRETCH, UNIVERSAL, Objective
+from benchmarks.universal import DIMS as JUDGED
 from benchmarks.universal import PROBLEM, SEEN, ratios
 from ridgeformer.evaluation import evaluate, explosion_probability
 from ridgeformer.loading import load
-from ridgeformer.models import Channels, LinearTransformer
+from ridgeformer.models import LinearTransformer
+from ridgeformer.models.family import Family, family_named
 from ridgeformer.models.file import save
 from ridgeformer.problems import Problem
 from ridgeformer.problems.parts import dimensions
@@ -39,32 +43,34 @@ Array = NDArray[np.float64]
 
 
 def descend(
-    objective: Objective, point: Array, iterations: int, seed: int, report: bool = False
-) -> tuple[Array, float]:
-    """Take steps of Levenberg and Marquardt; return the best parameters and their value."""
+    objective: Objective, model: LinearTransformer, iterations: int, seed: int, report: bool = False
+) -> tuple[LinearTransformer, float]:
+    """Take steps of Levenberg and Marquardt; return the best model and its value."""
     rng, damping, rested = np.random.default_rng(seed), 1e-2, 0
-    value, slope, share, rows = objective(point)
+    vector = objective.vector(model)
+    point = vector.pack(model)
+    value, slope, share, rows = objective(vector, point)
     for number in range(iterations):
-        matrix = objective.curvature(point, share, rows, value, rng)
+        matrix = objective.curvature(vector, point, share, rows, value, rng)
         size = np.diag(matrix) + 1e-6 * np.trace(matrix) / len(point)
         for _ in range(12):
             step = np.linalg.solve(matrix + damping * np.diag(size), -slope)
             with np.errstate(all="ignore"):
-                trial = objective(point + step, gradient=False)[0]
+                trial = objective(vector, point + step, gradient=False)[0]
             if trial < value:
                 break
             damping *= 4
         else:
             break
         point, damping, before = point + step, max(damping / 3, 1e-7), value
-        value, slope, share, rows = objective(point)
+        value, slope, share, rows = objective(vector, point)
         if report:
             r = objective.ratios
             print(f"  {number}: {value:.4f}, damping {damping:.1e}, ratios {r.mean():.4f}, {r.max():.4f}", flush=True)
         rested = rested + 1 if before - value < 1e-4 * value else 0
         if rested == 5:
             break
-    return point, value
+    return vector.model(point), value
 
 
 def in_units(model: LinearTransformer, signal: float) -> LinearTransformer:
@@ -76,23 +82,39 @@ def in_units(model: LinearTransformer, signal: float) -> LinearTransformer:
     return LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
 
 
-def widened(model: LinearTransformer, scalars: int, seed: int, scale: float = 0.03) -> LinearTransformer:
-    """The model with more scalars, which start at 0 and have small random numbers."""
+def widened(
+    model: LinearTransformer, kind: type[Family], heads: int, seed: int, scale: float = 0.03
+) -> LinearTransformer:
+    """The model with more scalars, which start at 0, and more heads; their numbers are random and small."""
     rng, arrays = np.random.default_rng(seed), {name: np.array(v) for name, v in model.family.arrays.items()}
-    for name in ("P_s", "Q_s"):
-        old = arrays[name].shape[-1]
+    if heads > model.heads:
+        own = type(model.family)
+        more = own.random(model.dim + model.layout.extra, model.layers, heads - model.heads, scale, rng)
+        arrays = {name: np.concatenate([v, more.arrays[name]], 1) for name, v in arrays.items()}
+    for name in ("P_s", "Q_s") if kind is not type(model.family) else ():
+        old, scalars = arrays[name].shape[-1], kind.shapes(0)[name][0]
         place = np.append(np.arange(old - 1), scalars - 1)
         wide = scale * rng.standard_normal((*arrays[name].shape[:2], scalars, scalars))
         wide[..., place[:, None], place] = arrays[name]
         arrays[name] = wide
-    return LinearTransformer(Channels(1, scalars)(**arrays), 32, layout_of(scalars))
+    return LinearTransformer(kind(**arrays), model.dim, kind.layout_for(replace(model.layout, scratch=0), model.dim))
 
 
-def grow(model: LinearTransformer | None, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
+def layer_of(kind: type[Family], dim: int, heads: int, objective: Objective, seed: int) -> LinearTransformer:
+    """A model with one small random layer."""
+    units = objective.units
+    scale = 0.1 if units is None else 0.1 / units.scale
+    model = LinearTransformer.random(
+        kind, dim=dim, layers=1, heads=heads, scale=scale, seed=seed, layout=objective.layout
+    )
+    return model if units is None else LinearTransformer(units.applied(model.family), dim, model.layout)
+
+
+def grow(model: LinearTransformer, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
     """Put a small random layer at each place of a model, descend from each, and keep the best.
 
     Args:
-        model: The model; None for one that has no layers yet.
+        model: The model.
         objective: The objective, on few sequences.
         iterations: Steps from each place.
         seed: The seed of the random layers.
@@ -101,38 +123,24 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
         The model with one more layer.
     """
     rng, ends = np.random.default_rng(seed), []
-    for place in range(1 if model is None else model.layers + 1):
-        layer = LinearTransformer.random(
-            Channels(1, objective.scalars),
-            dim=32,
-            layers=1,
-            scale=0.1,
-            seed=int(rng.integers(1 << 30)),
-            layout=layout_of(objective.scalars),
-        )
-        whole = layer
-        if model is not None:
-            before, after = model.truncate(place) if place else None, model
-            for _ in range(place):
-                after = after.without(0) if after.layers > 1 else None  # type: ignore[assignment]
-            parts = [part for part in (before, layer, after) if part is not None]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.stack(part)
-        ends.append(descend(objective, packed(whole), iterations, seed))
-    return unpacked(min(ends, key=lambda end: end[1])[0], objective.scalars)
+    for place in range(model.layers + 1):
+        layer = layer_of(type(model.family), model.dim, model.heads, objective, int(rng.integers(1 << 30)))
+        family = model.family.inserted(place, layer.family)
+        ends.append(descend(objective, LinearTransformer(family, model.dim, model.layout), iterations, seed))
+    return min(ends, key=itemgetter(1))[0]
 
 
 def shorten(model: LinearTransformer, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
     """Leave out each layer in turn, descend from each, and keep the best."""
-    ends = [descend(objective, packed(model.without(place)), iterations, seed) for place in range(model.layers)]
-    return unpacked(min(ends, key=lambda end: end[1])[0], objective.scalars)
+    ends = [descend(objective, model.without(place), iterations, seed) for place in range(model.layers)]
+    return min(ends, key=itemgetter(1))[0]
 
 
 @click.command()
 @click.option("--layers", type=click.IntRange(1, 12), required=True, help="Layers of the model.")
 @click.option("--start", help="A model to go on from; with fewer layers it grows. [default: none]")
-@click.option("--scalars", type=click.IntRange(2, 8), default=SCALARS, show_default=True, help="Scalars of a token.")
+@click.option("--family", default="channels(1,4)", show_default=True, help="Family of the model.")
+@click.option("--heads", type=click.IntRange(1, 8), default=1, show_default=True, help="Heads of a layer.")
 @click.option("--iterations", type=click.IntRange(1), default=25, show_default=True, help="Steps in each round.")
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="Rounds, each on new sequences.")
 @click.option("--dim", "dims", default=DIMS, show_default=True, help="Dimensions; beyond 32 only n = 2d.")
@@ -147,7 +155,8 @@ def shorten(model: LinearTransformer, objective: Objective, iterations: int, see
 def main(
     layers: int,
     start: str | None,
-    scalars: int,
+    family: str,
+    heads: int,
     iterations: int,
     rounds: int,
     dims: str,
@@ -161,35 +170,41 @@ def main(
     out: Path,
 ) -> None:
     """Train a model for every dimension. A run that was interrupted goes on from the file of its state beside OUT."""
+    kind, dim = family_named(family), 32 if noise is None else int(dims)
     model = None if start is None else load(start)
-    if model is not None and model.family.scalars < scalars:
-        model = widened(model, scalars, seed)
-    if model is not None and noise is not None and start is not None and model.dim == int(dims):
-        model = in_units(model, 1 / float(dims))  # a model of an earlier call
-    few = Objective(dims, context, share / 4, seed, power, scalars, noise, stretch, near)
+    if model is not None and model.dim != dim:  # a model for every dimension
+        model = in_units(model, float(dims)).at_dim(dim)
+    layout = kind.layout_for(UNIVERSAL, dim) if model is None else model.layout
+    if model is not None and (model.heads < heads or type(model.family) is not kind):
+        model = widened(model, kind, heads, seed)
+        layout = model.layout
+    sizes = {"power": power, "noise": noise, "stretch": stretch, "near": near}
+    few = Objective(layout, dims, context, share / 4, seed, **sizes)
     while model is None or model.layers != layers:
-        model = grow(model, few, 6, seed) if model is None or model.layers < layers else shorten(model, few, 3, seed)
-        model = unpacked(descend(few, packed(model), 20, seed)[0], scalars)
-        print(f"{model.layers} layers: {few(packed(model), gradient=False)[0]:.4f} on few sequences", flush=True)
-    point, first, state = packed(model), 0, out.with_suffix(".npz")
+        if model is None:
+            model = descend(few, layer_of(kind, dim, heads, few, seed), 6, seed)[0]
+        else:
+            model = grow(model, few, 6, seed) if model.layers < layers else shorten(model, few, 3, seed)
+        model = descend(few, model, 20, seed)[0]
+        print(f"{model.layers} layers: {few.of(model):.4f} on few sequences", flush=True)
+    first, state = 0, out.with_suffix(".npz")
     if state.exists():
         with np.load(state) as stored:
-            first, point = int(stored["rounds"]), stored["point"]
+            first, model = int(stored["rounds"]), few.vector(model).model(stored["point"])
     for number in range(first, rounds):
-        objective = Objective(dims, context, share, seed + number, power, scalars, noise, stretch, near)
-        _print(f"round {number}, before", objective, objective(point, gradient=False)[0])
-        point, value = descend(objective, point, iterations, seed + number, report=True)
+        objective = Objective(layout, dims, context, share, seed + number, **sizes)
+        _print(f"round {number}, before", objective, objective.of(model))
+        model, value = descend(objective, model, iterations, seed + number, report=True)
         _print(f"round {number}, after", objective, value)
-        model = unpacked(point, scalars)
-        save(model if noise is None else in_units(model, float(dims)).at_dim(int(dims)), out)
-        np.savez(state, rounds=number + 1, point=point)
+        save(model, out)
+        np.savez(state, rounds=number + 1, point=objective.vector(model).pack(model))
     model = load(out)
     save(model, out, record=_record(model, dims, context, noise))
 
 
 def _record(model: LinearTransformer, dims: str, context: str, noise: str | None) -> dict[str, Any]:
     """How good a model is, as its file says it: over cells, or on the one problem of a noise."""
-    about = {"family": model.family.name, "layers": model.layers, "heads": 1}
+    about = {"family": model.family.name, "layers": model.layers, "heads": model.heads}
     if noise is not None:
         problem = Problem(int(dims), int(context), noise)
         losses = evaluate(problem, model, sequences=100_000, seed=5)
@@ -198,7 +213,7 @@ def _record(model: LinearTransformer, dims: str, context: str, noise: str | None
         spec = {"dim": problem.dim, "context": problem.context, "noise": str(problem.noise)}
         return {"spec": {**spec, **about}, "result": {**result, "sequences": 100_000, "explosions": rare}}
     everywhere = dims == DIMS
-    cells = (UNIVERSAL, SEEN) if everywhere else (dimensions(dims), tuple(context.split(",")))
+    cells = (JUDGED, SEEN) if everywhere else (dimensions(dims), tuple(context.split(",")))
     found, _, exploded = ratios([model], *cells, seed=11)
     spec = {"dim": "2..32" if everywhere else dims, "context": "d..4d" if everywhere else context, **PROBLEM, **about}
     result = {"mean_ratio": round(float(found.mean()), 3), "largest_ratio": round(float(found.max()), 3)}

@@ -27,7 +27,8 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
         name: A file that `save` wrote; the folder of a finished run, of which `load_run` returns everything else too;
             or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
             was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`; with
-            `d=1/` or `d=2/` in front, a small model for teaching, such as `zoo:d=1/diag/3/uniform(0,2)`;
+            `d=1/` or `d=2/` in front, a small model for teaching, such as `zoo:d=1/diag/3/uniform(0,2)`; with
+            `caution=0.01/` in front, a model of a search with less caution, `zoo:caution=0.01/diag/3/uniform(0,1)`;
             or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers;
             or the address of the playground, a text with # and the model after it.
 

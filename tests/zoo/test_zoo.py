@@ -6,6 +6,7 @@ import pytest
 from ridgeformer import InputError, Problem, evaluate, load, train_many, zoo
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS
 from ridgeformer.training import Search
+from ridgeformer.zoo.explosions import explosions
 from support import refusals, refused
 
 
@@ -96,16 +97,31 @@ def test_two_halves_of_two_zoos_are_refused(tmp_path):
     refused(lambda: zoo.read(folders[1]), "zoo.json belongs to other models than those of zoo.safetensors. Write it")
 
 
-@pytest.mark.parametrize("dim", [1, 2])
-def test_small_models_are_as_good_as_recorded(dim):
-    problem = Problem(dim, 10, "uniform(0,2)")
-    for (family, layers, noise), runs in zoo.shipped(dim).made.items():
-        made, model = runs[0], load(f"zoo:d={dim}/{family}/{layers}/{noise}")
-        assert (model.family.name, model.layers, model.dim) == (family, layers, dim)
+@pytest.mark.parametrize("part", ["d=1", "d=2", *zoo.RECKLESS])
+def test_models_of_other_parts_are_as_good_as_recorded(part):
+    shipped = zoo.shipped(part)
+    for cell in shipped.made:
+        made = shipped.record(*cell)
+        name = f"zoo:{part}/{'/'.join(map(str, cell))}"
+        assert zoo.name_of(made.spec) == name
+        model, problem = load(name), Problem(made.spec["dim"], made.spec["context"], cell[2])
+        assert (model.family.name, model.layers, model.dim) == (*cell[:2], problem.dim)
         found = evaluate(problem, model, sequences=made.sequences, with_floor=False)
-        assert found.loss == pytest.approx(made.loss, rel=1e-3), (family, layers)
+        assert found.loss == pytest.approx(made.loss, rel=1e-3), cell
         assert found.exploded == made.exploded == 0
 
 
-def test_dimensions_without_models_are_refused():
-    refused(lambda: load("zoo:d=3/diag/3/uniform(0,2)"), "must be one of d=10, d=1, d=2; got 'd=3'. Train it with")
+@pytest.mark.parametrize("part", zoo.RECKLESS)
+def test_models_with_less_caution_lose_less_and_explode_more_often(part):
+    for cell, runs in zoo.shipped(part).made.items():
+        careful = zoo.shipped().record(*cell)
+        assert {f"caution={run.spec['protocol']['caution']:g}" for run in runs.values()} == {part}
+        assert min(run.loss for run in runs.values()) < careful.loss
+        name = "/".join(map(str, cell))
+        assert f"zoo:{part}/{name}" in zoo.further_models()
+        assert explosions()[f"zoo:{part}/{name}"].probability > explosions()[f"zoo:{name}"].probability
+
+
+def test_parts_that_are_not_there_are_refused():
+    words = "must be one of d=10, d=1, d=2, caution=0.01, caution=0.003; got 'd=3'. Train it with"
+    refused(lambda: load("zoo:d=3/diag/3/uniform(0,2)"), words)

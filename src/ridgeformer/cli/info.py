@@ -79,9 +79,11 @@ def models(
     distributions; each is the best of five seeds. Other commands take such a model by its name, for example
     'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
     adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
-    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. Models for every dimension have names
-    such as 'zoo:universal/8'. Two more, such as 'zoo:channels(1,6)/8/categorical(1,3)', are nearer to the floor than
-    those of the paper's families.
+    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. For five cells, where not exploding
+    costs more than the paper's number allows, a model of a search with less caution is named with it, as in
+    'zoo:caution=0.01/diag/3/uniform(0,1)'. Models for every dimension have names such as 'zoo:universal/8'. One for
+    every noise of the paper, such as 'zoo:channels(1,6)/8/uniform(0,5)', is nearer to the floor than those of the
+    paper's families.
 
     Options:
         --family: List only models of this family.
@@ -141,7 +143,7 @@ def _nearest() -> Answer:
 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
-    from ridgeformer.zoo import single_models
+    from ridgeformer.zoo import further_models
 
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
     prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
@@ -158,7 +160,7 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
         "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "
         "GD++ has none, because its search takes no account of explosions. "
-        f"For details: ridgeformer models '{rows[0]['name']}'. Further models: {', '.join(single_models())}."
+        f"For details: ridgeformer models '{rows[0]['name']}'. Further models: {', '.join(further_models())}."
     )
     return Answer(text, facts, rows)
 
@@ -205,13 +207,13 @@ def _text(value: Any) -> str:
 def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
     """Everything that is known about a model of the zoo, as plain data."""
     from ridgeformer.losses import rounding
-    from ridgeformer.zoo import DIMS, PREFIX
+    from ridgeformer.zoo import name_of
     from ridgeformer.zoo.explosions import explosions, prices
 
     cell = (family, layers, noise)
     made, best = zoo.record(*cell, seed=seed), seed in (None, zoo.best(*cell))
     dim, number = made.spec["dim"], made.spec["seed"]
-    name = f"{PREFIX}{'' if dim == DIMS[0] else f'd={dim}/'}{family}/{layers}/{noise}"
+    name = name_of(made.spec)
     rare, price = (explosions().get(name), prices().get(name)) if best else (None, None)
     seeds = sorted(other for known, other in zoo.models if known == cell)
     model = zoo.models.get((cell, number))

@@ -1,10 +1,12 @@
 """Trained models that ship with the package.
 
 For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
-few models of one seed for teaching, which `python -m benchmarks.small` trains. Models in files of their own come from
+few models of one seed for teaching; and for five cells of the table where not exploding costs more than the paper's
+number allows, the best of two seeds of a search with less caution, such as `zoo:caution=0.01/diag/3/uniform(0,1)`.
+`python -m benchmarks.small` trains both. Models in files of their own come from
 `python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`; one for d = 10 and every n from
-10 to 40, `zoo:lengths/8`; and those that are nearer to the floor than the paper's families, such as
-`zoo:channels(1,6)/8/categorical(1,3)`.
+10 to 40, `zoo:lengths/8`; and one for every noise that is nearer to the floor than the paper's families, such as
+`zoo:channels(1,6)/8/uniform(0,5)`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
@@ -38,11 +40,15 @@ from ridgeformer.values import Value
 __all__ = [
     "DIMS",
     "MODELS",
+    "PARTS",
     "PREFIX",
+    "RECKLESS",
     "Made",
     "Zoo",
     "find",
+    "further_models",
     "gather",
+    "name_of",
     "read",
     "record",
     "shipped",
@@ -58,6 +64,13 @@ SINGLE = ("channels(1,6)", "lengths", "universal")  # folders of models that sta
 END = ".safetensors"
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
+RECKLESS = ("caution=0.01", "caution=0.003")  # how names of models of a search with less caution begin
+PARTS = {  # models by how their names begin; the first is what other names mean
+    "d=10": MODELS,
+    "d=1": MODELS / "d1",
+    "d=2": MODELS / "d2",
+    **{part: MODELS / part for part in RECKLESS},
+}
 Key = tuple[str, int, str]
 
 
@@ -317,43 +330,60 @@ def find(name: str) -> tuple[Zoo, tuple[str, int, str, int | None]]:
 
     Args:
         name: The name, with or without the prefix `zoo:`. Models for another dimension than 10 have it in front, as in
-            `zoo:d=1/diag/3/uniform(0,2)`.
+            `zoo:d=1/diag/3/uniform(0,2)`, and those of a search with less caution have that one, as in
+            `zoo:caution=0.01/diag/3/uniform(0,1)`.
 
     Returns:
-        The zoo of this dimension; and the family, the number of layers, the noise as text, and the seed, or None if the
+        The zoo of this part; and the family, the number of layers, the noise as text, and the seed, or None if the
         name has none.
 
     Raises:
-        InputError: The name does not have this form, or there are no models for the dimension. Whether the zoo has such
-            a model is not checked.
+        InputError: The name does not have this form, or there is no such part. Whether the zoo has such a model is not
+            checked.
     """
-    dim, *parts = name.removeprefix(PREFIX).split("/")
-    if not dim.startswith("d="):
-        dim, parts = f"d={DIMS[0]}", [dim, *parts]
+    part, *parts = name.removeprefix(PREFIX).split("/")
+    if "=" not in part:
+        part, parts = next(iter(PARTS)), [part, *parts]
     if len(parts) not in (3, 4) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[1], *parts[3:])):
         raise InputError(
             f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
             "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer models`."
         )
-    known = [f"d={one}" for one in DIMS]
-    if dim not in known:
+    if part not in PARTS:
         refuse(
-            f"the dimension of a shipped model must be one of {', '.join(known)}", shown(dim), "Train it with train."
+            f"what names of shipped models begin with must be one of {', '.join(PARTS)}",
+            shown(part),
+            "Train it with train.",
         )
     family, layers, noise, *seed = parts
-    return shipped(int(dim[2:])), (family, int(layers), noise, int(seed[0]) if seed else None)
+    return _shipped(part), (family, int(layers), noise, int(seed[0]) if seed else None)
 
 
-def shipped(dim: int = DIMS[0]) -> Zoo:
-    """Return the zoo of this package for one dimension.
+def name_of(spec: Mapping[str, Any]) -> str:
+    """Return the name of a shipped model.
 
     Args:
-        dim: The dimension d of the features. Default: 10, with n = 20; the models for d = 1 and d = 2 have n = 10.
+        spec: The spec of its training, as in its record.
+
+    Returns:
+        The name without a seed, such as `zoo:d=1/diag/3/uniform(0,2)`.
+    """
+    known = {"d": (spec["dim"], DIMS[0]), "caution": (spec["protocol"]["caution"], 1.0)}
+    part = "".join(f"{name}={value:g}/" for name, (value, usual) in known.items() if value != usual)
+    return f"{PREFIX}{part}{spec['family']}/{spec['layers']}/{spec['noise']}"
+
+
+def shipped(part: int | str = DIMS[0]) -> Zoo:
+    """Return a zoo of this package.
+
+    Args:
+        part: The dimension d of the features, or how names of its models begin, such as `caution=0.01`. Default: 10,
+            with n = 20; the models for d = 1 and d = 2 have n = 10.
 
     Returns:
         The zoo.
     """
-    return _shipped(dim)
+    return _shipped(part if isinstance(part, str) else f"d={part}")
 
 
 def single_models() -> dict[str, Path]:
@@ -366,6 +396,12 @@ def single_models() -> dict[str, Path]:
     """
     files = {path.relative_to(MODELS).as_posix(): path for kind in SINGLE for path in (MODELS / kind).rglob("*")}
     return {f"{PREFIX}{name.removesuffix(END)}": path for name, path in sorted(files.items()) if name.endswith(END)}
+
+
+def further_models() -> list[str]:
+    """Return the names of shipped models beside those of a dimension: with less caution, and those that stand alone."""
+    reckless = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.made]
+    return [*reckless, *single_models()]
 
 
 def universal_layers() -> list[int]:
@@ -391,15 +427,15 @@ def single_file(name: str) -> Path | None:
     known = single_models()
     if len(rest) == 2 and rest[1] == UNIVERSAL_NOISE:
         name = f"{PREFIX}{kind}/{rest[0]}"
-    if name not in known:
+    if name not in known and kind not in {cell[0] for cell in shipped().made}:
         names = ", ".join(one for one in known if one.startswith(PREFIX + kind))
         refuse(f"models of the kind {kind} are named {names}", shown(name), "Choose one of these.")
-    return known[name]
+    return known.get(name)
 
 
 @cache
-def _shipped(dim: int) -> Zoo:
-    return read(MODELS if dim == DIMS[0] else MODELS / f"d{dim}")
+def _shipped(part: str) -> Zoo:
+    return read(PARTS[part])
 
 
 def record(name: str) -> Made:

@@ -29,11 +29,12 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.job import SELECT, Price
 from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
-from ridgeformer.zoo import MODELS, PREFIX, shipped, single_models
+from ridgeformer.zoo import MODELS, RECKLESS, find, name_of, shipped, single_models
 
 Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"
+MEASURED = ("d=10", *RECKLESS)  # parts of the zoo
 SEQUENCES = 20_000
 SEED, SELECTION = 11, 1 << 15  # of the descents that measure prices, and of the sequences that judge them
 LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn
@@ -56,30 +57,32 @@ def measure(sequences: int = SEQUENCES) -> dict[str, ExplosionProbability]:
     Returns:
         The probabilities by name.
     """
-    return {
-        f"{PREFIX}{family}/{layers}/{noise}": measure_one(family, layers, noise, sequences)
-        for family, layers, noise in shipped().made
-    }
+    names = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, MEASURED) for cell in zoo.made]
+    return {name: measure_one(name, sequences) for name in names}
 
 
-def measure_one(family: str, layers: int, noise: str, sequences: int = SEQUENCES) -> ExplosionProbability:
+def measure_one(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
     """Measure the probability of one shipped model; see `measure`.
 
     Args:
-        family: Its family.
-        layers: Its depth.
-        noise: The noise of its problem, as text.
+        name: Its name, such as `zoo:diag/7/uniform(0,5)`.
         sequences: How many sequences of wider laws.
 
     Returns:
         The probability.
     """
-    spec, model = shipped().record(family, layers, noise).spec, shipped().model(family, layers, noise)
-    problem = Problem(spec["dim"], spec["context"], noise)
+    problem, model = _asked(name)
     rare = explosion_probability(problem, model, sequences=sequences)
     if rare.bound == "lower" and rare.probability > LIKELY:
         return explosion_probability(problem, model, sequences=MORE * sequences)
     return rare
+
+
+def _asked(name: str) -> tuple[Problem, LinearTransformer]:
+    """A shipped model and its problem."""
+    zoo, place = find(name)
+    spec = zoo.record(*place).spec
+    return Problem(spec["dim"], spec["context"], spec["noise"]), zoo.model(*place)
 
 
 def nearest() -> dict[str, dict[str, Any]]:
@@ -95,10 +98,10 @@ def nearest() -> dict[str, dict[str, Any]]:
             found[noise] = {"name": name, "ratio": ratio, "explosions": rare}
 
     zoo = shipped()
-    for family, layers, noise in zoo.made:
-        made, name = zoo.record(family, layers, noise), f"{PREFIX}{family}/{layers}/{noise}"
+    for cell in zoo.made:
+        made = zoo.record(*cell)
         if made.floor > rounding(made.spec["dim"]):
-            consider(noise, name, made.loss / made.floor, explosions()[name])
+            consider(cell[2], name := name_of(made.spec), made.loss / made.floor, explosions()[name])
     for name, path in single_models().items():
         record = read_file(path)[1]
         if record["spec"]["noise"] in found:
@@ -126,29 +129,26 @@ def measure_prices() -> dict[str, Price]:
     Returns:
         The prices by name.
     """
+    zoo = shipped()
     return {
-        f"{PREFIX}{family}/{layers}/{noise}": measure_price(family, layers, noise)
-        for family, layers, noise in shipped().made
-        if family != "gdpp"
+        name: measure_price(name)
+        for name in (name_of(zoo.record(*cell).spec) for cell in zoo.made if cell[0] != "gdpp")
     }
 
 
-def measure_price(family: str, layers: int, noise: str, steps: int = FURTHER) -> Price:
+def measure_price(name: str, steps: int = FURTHER) -> Price:
     """Let a shipped model descend without regard to explosions, and say how much it gains.
 
     See `descend_without_caution`. The price is what it gains on other sequences, without those that explode.
 
     Args:
-        family: The family of the model.
-        layers: Its depth.
-        noise: The noise of its problem, as text.
+        name: The name of the model, such as `zoo:diag/7/uniform(0,5)`.
         steps: How many steps. Default: 300, as in a search.
 
     Returns:
         The price.
     """
-    spec, model = shipped().record(family, layers, noise).spec, shipped().model(family, layers, noise)
-    problem = Problem(spec["dim"], spec["context"], noise)
+    problem, model = _asked(name)
     model = model.astype(np.float64)
 
     def losses(judged: LinearTransformer) -> Array:

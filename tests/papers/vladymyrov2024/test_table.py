@@ -121,6 +121,22 @@ def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
     assert least == pytest.approx(exact_loss(Problem(noise=noise), load(f"zoo:gdpp/{layers}/{noise}")), rel=2e-3)
 
 
+@pytest.mark.parametrize("noise", ["uniform(0,0)", "uniform(0,1)"])
+@pytest.mark.slow
+def test_cells_above_the_paper_for_their_tails_name_a_model_that_is_not(noise):
+    """That model has the loss which is said, at most what the number of the paper allows, on the same sequences."""
+    table = measure(zoo.shipped(), columns=(noise,))
+    names = {CellKey(*cell): part for part in zoo.RECKLESS for cell in zoo.shipped(part).made if cell[2] == noise}
+    assert {cell.key for cell in table.faulty if cell.method != "gdpp"} == names.keys()
+    for key, part in names.items():
+        (fault,) = table[key].faults
+        name = f"zoo:{part}/{'/'.join(map(str, key))}"
+        said, allowed = map(float, re.search(re.escape(name) + " has (.*), allowed (.*), and explodes", fault).groups())
+        found = evaluate(Problem(noise=noise), load(name), sequences=100_000, seed=1, with_floor=False)
+        assert found.loss == pytest.approx(said, rel=1e-3)
+        assert said <= allowed < 1.2 * table[key].paper + 1e-4
+
+
 def _print(what, width=100):
     console = Console(width=width, file=io.StringIO())
     console.print(what)

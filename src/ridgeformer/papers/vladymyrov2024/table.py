@@ -29,7 +29,8 @@ from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
-from ridgeformer.zoo import Zoo
+from ridgeformer.zoo import PREFIX, RECKLESS, Zoo, name_of, shipped
+from ridgeformer.zoo.explosions import explosions
 
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"
@@ -230,6 +231,7 @@ def _column(
     problem = problem_of(noise)
     rows: dict[str, Predictor] = {row.name: zoo.model(row.method, int(row.layers or 0), noise) for row in MODEL_ROWS}
     rows |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
+    rows |= {name: load(name) for key, name in _variants().items() if key.noise == noise}
     losses = compare(problem, rows, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
     assert losses.query_error is not None
     paper_errors = dict(zip(losses, losses.query_error * np.sqrt(sequences / SEQUENCES), strict=True))
@@ -252,15 +254,21 @@ def _column(
             seeds=tuple(runs[number].loss for number in sorted(runs)),
             faults=(),
         )
-        cells[key] = replace(cell, faults=tuple(_faults(cell, losses)))
+        cells[key] = replace(cell, faults=tuple(_faults(cell, losses, paper_errors)))
     return cells, losses[ORACLE].unadjusted
 
 
-def _faults(cell: Cell, losses: Losses) -> list[str]:
+def _variants() -> dict[CellKey, str]:
+    """The names of shipped models that were trained with less caution, by cell."""
+    return {CellKey(*cell): name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.made}
+
+
+def _faults(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> list[str]:
     """The conditions that the cell should satisfy and does not, in words."""
     faults = []
     if not cell.loss <= cell.limit + NOTHING:
-        faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")
+        reason = _unreachable(cell) or _unsafe(cell, losses, paper_errors)
+        faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{reason}")
     gap, error = losses.difference(cell.key.row, FLOOR)
     if gap < -4 * error - NOTHING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
@@ -283,6 +291,19 @@ def _unreachable(cell: Cell) -> str:
     shipped = load(f"zoo:gdpp/{cell.layers}/{cell.noise}")
     least = min(least_loss(problem, cell.layers), exact_loss(problem, shipped))
     return f"; the lowest expected loss found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
+
+
+def _unsafe(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> str:
+    """In words, which shipped model has the paper's number, and how much more often it explodes."""
+    name = _variants().get(cell.key)
+    if name is None:
+        return ""
+    limit, rare = replace(cell, paper_error=paper_errors[name]).limit, explosions()
+    often = [f"{rare[one].probability:.0e}" for one in (name, f"{PREFIX}{'/'.join(map(str, cell.key))}")]
+    return (
+        f"; {name} has {losses[name].loss:.4g}, allowed {limit:.4g}, and explodes with a probability of {often[0]} "
+        f"instead of {often[1]}"
+    )
 
 
 def _simpler(key: CellKey) -> list[CellKey]:
