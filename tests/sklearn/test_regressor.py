@@ -403,6 +403,16 @@ def test_several_outputs_are_several_regressions(predictor):
     assert column.coef_.shape == (1, 4)
 
 
+def test_float32_loses_no_more_than_its_rounding_and_sparse_tables_are_refused():
+    from scipy.sparse import csr_matrix
+
+    X, y = data()
+    rough = InContextRegressor().fit(X.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_allclose(rough.predict(X), InContextRegressor().fit(X, y).predict(X), atol=1e-5)
+    with pytest.raises(TypeError, match="dense data is required"):
+        InContextRegressor().fit(csr_matrix(X), y)
+
+
 def test_constant_columns_and_labels():
     X, y = data()
     plain, more = InContextRegressor().fit(X, y), np.column_stack([X, np.full(20, 0.1), np.zeros(20)])

@@ -15,6 +15,7 @@ from ridgeformer.evaluation.comparison import compare, evaluate, floor
 from ridgeformer.evaluation.explosions import ExplosionProbability, explosion_probability
 from ridgeformer.evaluation.results import Loss, Losses
 from ridgeformer.evaluation.sequence_losses import EVALUATION, Oracle
+from ridgeformer.evaluation.stretched import Stretched
 from ridgeformer.evaluation.table import Table
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Loss",
     "Losses",
     "Oracle",
+    "Stretched",
     "Table",
     "compare",
     "evaluate",

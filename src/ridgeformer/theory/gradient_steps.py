@@ -13,7 +13,7 @@ With many steps the expectation is decided by rare contexts with a huge eigenval
 them out; `rare` does the same.
 
 Steps that are preconditioned by Lambda^-1 are plain steps in whitened coordinates: `whitened` moves a GD++ model there,
-and `distances` and `aligned` say how far the layers of another model are from such steps.
+and `distances` says how far the layers of another model are from such steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["aligned", "best_rate", "distances", "expected_loss", "model_of", "power", "whitened"]
+__all__ = ["best_rate", "distances", "expected_loss", "model_of", "power", "whitened"]
 
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:
@@ -157,18 +157,3 @@ def distances(model: LinearTransformer, Lambda: ArrayLike) -> Array:
     M = root @ np.asarray(model.family.arrays["A"], np.float64) @ root
     nearest = np.trace(M, axis1=-2, axis2=-1)[..., None, None] / len(root) * np.eye(len(root))
     return np.asarray(np.linalg.norm(M - nearest, axis=(-2, -1)) / np.linalg.norm(M, axis=(-2, -1)))
-
-
-def aligned(model: LinearTransformer, Lambda: ArrayLike) -> LinearTransformer:
-    """Return a sparse model with the nearest multiples of Lambda^-1 and of I instead of its matrices A and B.
-
-    Args:
-        model: A model of the family `preconditioned`.
-        Lambda: The covariance of the features, [d, d].
-
-    Returns:
-        The model, which is a whitened GD++ model.
-    """
-    A, B = (np.asarray(model.family.arrays[name], np.float64) for name in ("A", "B"))
-    a, b = (np.trace(M, axis1=-2, axis2=-1)[..., None, None] / A.shape[-1] for M in (A @ np.asarray(Lambda), B))
-    return LinearTransformer(Preconditioned(a * power(Lambda, -1), b * np.eye(A.shape[-1])))
