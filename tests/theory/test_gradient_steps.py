@@ -51,7 +51,7 @@ def test_a_whitened_model_predicts_for_x_what_the_isotropic_one_predicts_for_whi
     assert np.abs(distances(whitened(model, LAMBDA), LAMBDA)).max() < 1e-6
 
 
-def test_distances_are_those_to_the_nearest_multiple_and_alignment_removes_them():
+def test_distances_are_those_to_the_nearest_multiple():
     A, B = np.random.default_rng(0).normal(size=(2, 2, 1, 3, 3))
     model = LinearTransformer(Preconditioned(A, B))
     root = power(LAMBDA, 0.5)
@@ -59,4 +59,3 @@ def test_distances_are_those_to_the_nearest_multiple_and_alignment_removes_them(
         M = root @ A[layer, 0] @ root
         nearest = min(np.linalg.norm(M - c * np.eye(3)) for c in np.linspace(-9, 9, 20_001)) / np.linalg.norm(M)
         assert np.isclose(distances(model, LAMBDA)[layer, 0], nearest, atol=1e-5)
-    start = whitened(LinearTransformer.random("gdpp", dim=3, layers=2, scale=0.3, context=30, seed=1), LAMBDA)
