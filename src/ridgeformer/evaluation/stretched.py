@@ -2,8 +2,8 @@
 
 Deep models pay most for contexts that are long in one direction, and a plain sample has none of these: its mean loss is
 too low, and training on it neglects them. A `Stretched` problem draws long contexts often. The metric of the loss of a
-sequence is multiplied by the ratio of the two densities, so that every expected loss is that of the problem, with an
-error that is often hundreds of times smaller. It can be trained on and measured as any problem.
+sequence is multiplied by the ratio of the two densities, so that every expected loss is that of the problem, and rare
+contexts enter the standard error. It can be trained on and measured as any problem.
 
 >>> from ridgeformer import LinearTransformer, evaluate
 >>> from ridgeformer.exact import exact_loss, least_excess_loss
