@@ -228,3 +228,13 @@ def test_arrays_tuples_and_numbers_that_are_not_finite(value, expected):
     found = jsonable(value)
     assert found == expected
     assert json.loads(json.dumps(found, allow_nan=False)) == expected
+
+
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    """The system administrator's /dev/null would become an ordinary file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(StorageError, match="it is a device or a pipe"):
+        write_whole(pipe, b"content")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -109,6 +109,8 @@ def write_whole(path: Path, content: bytes) -> None:
         StorageError: The file cannot be written. What was there before is intact.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # it would be replaced by a file
+        raise _unwritten(path, OSError(errno.EINVAL, "it is a device or a pipe"))
     try:
         with open(temporary, "wb") as file:
             file.write(content)

@@ -183,6 +183,8 @@ class _Place(click.Path):
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 self.fail(f"a path must not be too long; got {shown(Path(value))}. Choose a shorter one.", param, ctx)
+        except ValueError:
+            self.fail(f"a path must have no null character; got {shown(value)}. Choose another one.", param, ctx)
         return super().convert(value, param, ctx)
 
 
