@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import PurePath
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = [
     "DamageError",
@@ -17,6 +18,7 @@ __all__ = [
     "UnreachableError",
     "kind_of",
     "missing_bracket",
+    "optional",
     "refuse",
     "shown",
 ]
@@ -124,6 +126,28 @@ def _line(text: str, most: int) -> str:
     text, end = " ".join(text.split()), most // 3
     text = text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def optional(rule: str, *names: str, install: str = "") -> Any:
+    """Import a package that need not be installed.
+
+    Args:
+        rule: The need for the package, for the message, such as `figures need matplotlib`.
+        *names: Names of modules, of which the first that is installed is imported.
+        install: What to install; the first of the names without it.
+
+    Returns:
+        The module.
+
+    Raises:
+        MissingPackageError: None of them is installed.
+    """
+    for name in names:
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            cause = error
+    raise MissingPackageError(f"{rule}, which is not installed. Run pip install {install or names[0]}.") from cause
 
 
 def missing_bracket(text: str) -> str:

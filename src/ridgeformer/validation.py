@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
@@ -350,6 +350,20 @@ def axes(value: object) -> int:
         return 0
 
 
+def fits(shape: Sequence[int], wanted: Sequence[int | str]) -> bool:
+    """Tell whether an array has a shape.
+
+    Args:
+        shape: Its shape.
+        wanted: The extent of every axis; a letter stands for any extent.
+
+    Returns:
+        Whether it has.
+    """
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(isinstance(want, str) or have == want for have, want in pairs)
+
+
 def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
     """Return a value as an array of finite real numbers of a given shape.
 
@@ -367,11 +381,9 @@ def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
     result = real(name, value)
     if result.ndim == 0 and len(shape) == 1:
         refuse(f"{name} must be a list of numbers", "one number", f"Pass [{float(result)!r}].")
-    wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
-    if result.ndim != len(shape) or any(
-        isinstance(want, int) and have != want for have, want in zip(result.shape, shape, strict=True)
-    ):
-        refuse(f"{name} must have shape {wanted}", f"shape {result.shape}", "Reshape or slice it to fit.")
+    if not fits(result.shape, shape):
+        wanted = ", ".join(map(str, shape))
+        refuse(f"{name} must have shape ({wanted})", f"shape {result.shape}", "Reshape or slice it to fit.")
     if result.size == 0:
         refuse(f"{name} must not be empty", f"shape {result.shape}", "Pass at least one element along every axis.")
     if not np.isfinite(result).all():

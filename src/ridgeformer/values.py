@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import kind_of, refuse
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+Array = NDArray[np.float64]
 
 
 class ReadOnlyDict(dict[str, Any]):

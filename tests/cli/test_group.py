@@ -9,8 +9,7 @@ import pytest
 
 from commands import SMALL, call, process, refused_line
 from ridgeformer import InputError, __version__, cli, engine
-from ridgeformer.cli.options import ORDER
-from ridgeformer.cli.output import one_line
+from ridgeformer.cli.options import ORDER, one_line
 from support import each
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib
 import json
 import time
 
@@ -17,7 +18,7 @@ from ridgeformer.evaluation import Oracle, evaluate
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.population import Quadratic
-from ridgeformer.training import Callback, CSVLogger, Paper, Search, TensorBoardLogger, WandbLogger, callbacks
+from ridgeformer.training import Callback, CSVLogger, Paper, Search, TensorBoardLogger, WandbLogger
 from ridgeformer.training import search as search_module
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import Job, Outcome, Step, follow
@@ -262,8 +263,8 @@ def test_weights_and_biases_gets_every_number(monkeypatch):
             logged.append("finished")
 
     package = type("wandb", (), {"init": staticmethod(lambda **options: Run(**options))})
-    real = callbacks.importlib.import_module
-    monkeypatch.setattr(callbacks.importlib, "import_module", lambda n: package if n == "wandb" else real(n))
+    real = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", lambda n: package if n == "wandb" else real(n))
     found = train(SMALL, "diag", 1, protocol=descent(record=20), callbacks=[WandbLogger("mine", mode="offline")], **FEW)
     run, *rows, end = logged
     assert rows == [(row["step"], row["loss"]) for row in found.history]
@@ -277,7 +278,7 @@ def test_missing_packages_are_named(monkeypatch, logger, message):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(callbacks.importlib, "import_module", missing)
+    monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(MissingPackageError, match=message):
         logger("anywhere")
 

@@ -180,7 +180,8 @@ def test_unfinished_runs_come_last_and_are_no_damage(runs):
     assert (entries[1].status, entries[1].loss) == ("unfinished", math.inf)
     listed = show(folder)
     assert listed.returncode == 0
-    pattern = rf"^ +- +- +-  unfinished +{re.escape(entries[1].protocol)} +{first.name}$"
+    protocol = re.escape(entries[1].row()["protocol"])
+    pattern = rf"^ +- +- +-  unfinished +{protocol} +{first.name}$"
     assert re.search(pattern, listed.stdout, re.MULTILINE)
 
 

@@ -9,16 +9,8 @@ from typing import NoReturn
 
 import click
 
-from ridgeformer.cli import (  # noqa: F401  registers them
-    edit,
-    evaluate,
-    explain,
-    info,
-    papers,
-    sweep,
-    training,
-)
-from ridgeformer.cli.options import cli
+from ridgeformer.cli import edit, evaluate, explain, info, papers, sweep, training  # noqa: F401 (commands)
+from ridgeformer.cli.options import cli, one_line
 from ridgeformer.errors import RidgeformerError
 
 __all__ = ["main"]
@@ -60,6 +52,5 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(message: str) -> NoReturn:
     """One line: no control characters, and no word that fills the screen."""
     words = (word if len(word) <= WIDE else f"{word[: WIDE // 2]}...{word[-WIDE // 4 :]}" for word in message.split())
-    line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(words))
-    click.echo("ridgeformer: error: " + line, err=True)
+    click.echo("ridgeformer: error: " + one_line(" ".join(words)), err=True)
     sys.exit(2)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ridgeformer.cli.evaluate import answer_of
-from ridgeformer.cli.options import FILE, PLACE, cli
+from ridgeformer.cli.options import FILE, PLACE, Subject, cli, reads_a_model, trained_lengths
 from ridgeformer.cli.output import Answer, answers, progress
-from ridgeformer.cli.subject import Subject, reads_a_model, trained_lengths
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.export import FORMATS
-
-if TYPE_CHECKING:
-    from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.evaluation import compare
+from ridgeformer.export import FORMATS, write
+from ridgeformer.export import export as convert
+from ridgeformer.loading import load, load_with_record
+from ridgeformer.models.file import save
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors import Universal
+from ridgeformer.zoo import PREFIX, universal_layers
 
 CHANGE = re.compile(r"([0-9]{1,9})\.([A-Za-z_]\w*)=(.+)", re.ASCII | re.DOTALL)
 
@@ -59,24 +62,22 @@ def edit(
         ridgeformer edit 'zoo:full/5/uniform(0,5)' --without 2 --json
         ridgeformer edit model.safetensors --set '2.omega=[[0,0],[-0.03,0]]' --truncate 3
     """
-    from ridgeformer.evaluation import compare
-    from ridgeformer.loading import load
-    from ridgeformer.models.file import save
-
     edits = [*changes, *(f"without layer {layer}" for layer in without)]
     edits += [] if truncate is None else [f"truncate {truncate}"]
     edits += [] if stack is None else [f"stack {stack}"]
     if not edits:
         rule = "an edit needs at least one of --set, --without, --truncate and --stack"
         refuse(rule, "none", "Add --set 4.omega_yy=0, for example.")
-    edited = _shortened(_changed(subject.model, changes, without, truncate), without, truncate)
+    edited, removed = _changed(subject.model, changes, without, truncate), {_counted(n, subject.model) for n in without}
+    edited = edited if truncate is None else edited.truncate(truncate)
+    for layer in sorted(removed & set(range(edited.layers)), reverse=True):
+        edited = edited.without(layer)
     edited = edited if stack is None else edited.stack(load(stack))
     if out is not None:
         save(edited, out, record={"spec": subject.problem.as_dict(), "edited": {"model": subject.name, "edits": edits}})
+    pair = {subject.name: subject.model, "edited": edited}
     with progress("evaluating") as step:
-        losses = compare(
-            subject.problem, {subject.name: subject.model, "edited": edited}, **subject.sample, progress=step
-        )
+        losses = compare(subject.problem, pair, **subject.sample, progress=step)
     facts = {"problem": str(subject.problem), "edits": edits, "out": None if out is None else str(out)}
     stored = f"Stored in {out}." if out is not None else "Add --out edited.safetensors to store the edited model."
     return answer_of(losses, subject.problem.label, [f"edited: {edited!r}; {'; '.join(edits)}.", stored], facts)
@@ -90,9 +91,8 @@ def _changed(
     for change in changes:
         parts = CHANGE.fullmatch(change)
         if parts is None:
-            refuse(
-                "--set takes LAYER.NAME=VALUE, with layers from 1", shown(change), "Write 4.omega_yy=0, for example."
-            )
+            remedy = "Write 4.omega_yy=0, for example."
+            refuse("--set takes LAYER.NAME=VALUE, with layers from 1", shown(change), remedy)
         layer, name, text = int(parts[1]), parts[2], parts[3]
         try:
             value = json.loads(text)
@@ -111,21 +111,11 @@ def _changed(
     return model
 
 
-def _shortened(model: LinearTransformer, without: tuple[int, ...], truncate: int | None) -> LinearTransformer:
-    removed = {_counted(layer, model) for layer in without}
-    if truncate is not None:
-        model = model.truncate(truncate)
-    for layer in sorted(removed & set(range(model.layers)), reverse=True):
-        model = model.without(layer)
-    return model
-
-
 def _counted(layer: int, model: LinearTransformer) -> int:
     """A layer's number from 0, as Python counts them."""
     if not 1 <= layer <= model.layers:
-        refuse(
-            f"a layer must be a number from 1 to {model.layers}, the layers of the model", layer, "Choose one of them."
-        )
+        rule = f"a layer must be a number from 1 to {model.layers}, the layers of the model"
+        refuse(rule, layer, "Choose one of them.")
     return layer - 1
 
 
@@ -163,12 +153,6 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
         ridgeformer export model.safetensors --to torch --out model.py
         ridgeformer export model.safetensors --to onnx --out model.onnx
     """
-    from ridgeformer.export import export as convert
-    from ridgeformer.export import write
-    from ridgeformer.loading import load_with_record
-    from ridgeformer.predictors import Universal
-    from ridgeformer.zoo import PREFIX, universal_layers
-
     if FORMATS[to].binary and out is None:
         refuse(f"the format {to} is binary, so it needs a file", "no --out", f"Add --out model{FORMATS[to].suffix}.")
     if digits is not None and not FORMATS[to].takes("digits"):

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ridgeformer.cli.options import PARTS, PLACE, cli, measures_explosions, model_problem_options, takes_a_problem
+from ridgeformer.cli.options import (
+    PARTS,
+    PLACE,
+    cli,
+    measures_explosions,
+    model_name,
+    model_problem_options,
+    read_model_and_problem,
+    takes_a_problem,
+    trained_on,
+)
 from ridgeformer.cli.output import Answer, answers, progress
-from ridgeformer.cli.subject import model_name, read_model_and_problem, trained_on
 from ridgeformer.errors import refuse, shown
-
-if TYPE_CHECKING:
-    from ridgeformer.evaluation import Loss, Losses
-    from ridgeformer.problems import Problem
+from ridgeformer.evaluation import Loss, Losses, Oracle, compare
+from ridgeformer.loading import load
+from ridgeformer.plotting.problems import check_drawable, draw_problem
+from ridgeformer.predictors import baselines as baselines_of
+from ridgeformer.problems import Problem
+from ridgeformer.problems.parts import shown_text
+from ridgeformer.theory.one_layer import optimum, risk
+from ridgeformer.validation import integer
 
 NUMBERS = {"sigma": float, "layer": int}
 
@@ -56,11 +70,6 @@ def evaluate(
         ridgeformer eval model.safetensors --noise 'uniform(0,5)' --over context=1..40
         ridgeformer eval model.safetensors --over 'features=isotropic();powerlaw(0.5);powerlaw(1)'
     """
-    from ridgeformer.evaluation import compare
-    from ridgeformer.loading import load
-    from ridgeformer.predictors import baselines as baselines_of
-    from ridgeformer.problems.parts import shown_text
-
     first, problem, record = read_model_and_problem(models[0], {name: given[name] for name in PARTS})
     names = [model_name(path) for path in models]
     names = names if len(set(names)) == len(names) else [str(path) for path in models]
@@ -70,17 +79,9 @@ def evaluate(
         others, left_out = baselines_of(problem)
         predictors |= others
     over = dict(map(axis, axes)) or None
+    sample = {"sequences": given["sequences"], "seed": given["seed"], "estimator": estimator}
     with progress("evaluating") as step:
-        losses = compare(
-            problem,
-            predictors,
-            over,
-            sequences=given["sequences"],
-            seed=given["seed"],
-            estimator=estimator,
-            explosions=explosions,
-            progress=step,
-        )
+        losses = compare(problem, predictors, over, **sample, explosions=explosions, progress=step)
     trained = trained_on(record)
     other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {shown_text(trained, 100)}"
     head = f"{problem.label}{other}"
@@ -179,15 +180,10 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
         ridgeformer problem --noise 'uniform(0,2)' --features 'factors(2)' --plot problem.png
         ridgeformer problem --noise 'uniform(0,2)' --tasks 'pool(64)' --context 10..40 --csv a.csv
     """
-    from ridgeformer.evaluation import Oracle, compare
-    from ridgeformer.plotting.problems import check_drawable, draw_problem
-    from ridgeformer.predictors import baselines
-    from ridgeformer.validation import integer
-
     integer("sequences", sequences, 2)  # before baselines are tuned, which takes seconds
     if click.get_current_context().params["plot"] is not None:
         check_drawable(problem)
-    predictors, left_out = baselines(problem)
+    predictors, left_out = baselines_of(problem)
     with progress("measuring") as step:
         losses = compare(problem, predictors, sequences=sequences, seed=seed, progress=step)
     oracle = compare(problem, {"oracle": Oracle(problem)}, sequences=sequences, seed=seed, with_floor=False)["oracle"]
@@ -205,15 +201,15 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
         "oracle": {"loss": oracle.unadjusted, "error": oracle.unadjusted_error},
         "one_layer": None if one_layer is None else {"unadjusted": one_layer},
     }
-    head = "\n".join(_line(*pair) for pair in (words | _hardness(problem, oracle, one_layer)).items())
+    fill = functools.partial(textwrap.fill, width=WIDTH, subsequent_indent=" " * INDENT, break_long_words=False)
+    texts = (words | _hardness(problem, oracle, one_layer)).items()
+    head = "\n".join(fill(sentence, initial_indent=f"{name:{INDENT}}") for name, sentence in texts)
     answer = answer_of(losses, f"{head}\n", left_out, facts)
     return Answer(answer.text, answer.record, answer.rows, lambda path: draw_problem(problem, path, seed=seed))
 
 
 def _one_layer(problem: Problem) -> float | None:
     """The unadjusted loss of the best one-layer model; None where there is no closed form."""
-    from ridgeformer.theory.one_layer import optimum, risk
-
     if problem.noise.per_token:  # one layer is linear in the labels, so only the variance of the noise matters
         problem = problem.replace(noise=math.sqrt(problem.noise.second_moment))
     return risk(problem, optimum(problem)) if problem.one_covariance else None
@@ -239,8 +235,3 @@ def _hardness(problem: Problem, oracle: Loss, one_layer: float | None) -> dict[s
         f"{oracle.unadjusted_error:.2g}.",
         "one layer": closed,
     }
-
-
-def _line(name: str, sentence: str) -> str:
-    lines = textwrap.fill(sentence, WIDTH - INDENT, break_long_words=False).splitlines()
-    return f"{name:{INDENT}}" + ("\n" + " " * INDENT).join(lines)

@@ -6,17 +6,18 @@ import functools
 import shutil
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ridgeformer.cli.options import UNKNOWN, cli, measures_explosions
+from ridgeformer import explanation
+from ridgeformer.cli.options import UNKNOWN, Subject, cli, measures_explosions, reads_a_model
 from ridgeformer.cli.output import Answer, answers, progress
-from ridgeformer.cli.subject import Subject, reads_a_model
+from ridgeformer.evaluation.table import aligned
+from ridgeformer.explanation import Explanation
+from ridgeformer.explanation import explain as read
 from ridgeformer.losses import rounding
-
-if TYPE_CHECKING:
-    from ridgeformer.explanation import Explanation
+from ridgeformer.plotting.explanation import draw_algorithms, draw_explanation, draw_patching
 
 SECTIONS = ("layers", "ablation", "patching", "algorithms")
 WORDS = [
@@ -84,23 +85,19 @@ def explain(
         "patching": {"low": low, "high": high},
         "algorithms": {"iterations": iterations},
     }
-    parts: list[Answer] = []
+    parts: dict[str, Answer] = {}
     for name in dict.fromkeys(sections):
         with progress(f"measuring {name}") as step:
             sample = {**subject.sample, "progress": step, **options.get(name, {})}
-            parts.append(
-                _layers(subject, sample, numbers, explosions) if name == "layers" else _table(subject, name, sample)
-            )
+            layers = name == "layers"
+            parts[name] = _layers(subject, sample, numbers, explosions) if layers else _table(subject, name, sample)
     if len(parts) == 1:
-        return parts[0]
-    record = {name: part.record for name, part in zip(dict.fromkeys(sections), parts, strict=True)}
-    return Answer("\n\n".join(part.text for part in parts), record)
+        return parts[sections[0]]
+    record = {name: part.record for name, part in parts.items()}
+    return Answer("\n\n".join(part.text for part in parts.values()), record)
 
 
 def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool, explosions: bool) -> Answer:
-    from ridgeformer.explanation import explain as read
-    from ridgeformer.plotting.explanation import draw_explanation
-
     explanation = read(subject.problem, subject.model, **arguments)
     text = _text(subject.name, explanation, numbers, explosions)
     return Answer(text, explanation.as_dict(), explanation.rows(), functools.partial(draw_explanation, explanation))
@@ -108,9 +105,6 @@ def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool, explosio
 
 def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     """The answer of a section that is a table."""
-    from ridgeformer import explanation
-    from ridgeformer.plotting.explanation import draw_algorithms, draw_patching
-
     measures: dict[str, tuple[Callable[..., Any], Callable[..., object] | None]] = {
         "ablation": (explanation.ablate, None),
         "patching": (explanation.patch_noise, draw_patching),
@@ -120,17 +114,11 @@ def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     result = measure(subject.problem, subject.model, **arguments)
     head = "Losses without a part of the model; `nothing` is the whole model.\n" if name == "ablation" else ""
     record = {"model": subject.name, "problem": str(subject.problem), **result.as_dict()}
-    return Answer(
-        f"{subject.name} on {subject.problem.label}\n{head}{result}",
-        record,
-        result.rows(),
-        draw and functools.partial(draw, result),
-    )
+    text = f"{subject.name} on {subject.problem.label}\n{head}{result}"
+    return Answer(text, record, result.rows(), draw and functools.partial(draw, result))
 
 
 def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) -> str:
-    from ridgeformer.evaluation.table import aligned
-
     b, model = explanation.behaviour, explanation.model
     left_out = f" ({b.exploded} that explode are left out)" if b.exploded else ""
     floor = f", floor {b.floor:.5f}" if b.floor >= 0 else ""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers, table
 from ridgeformer.errors import InputError, refuse
-
-if TYPE_CHECKING:
-    from ridgeformer.zoo import Zoo
+from ridgeformer.loading import load_with_record
+from ridgeformer.losses import rounding
+from ridgeformer.noise import as_noise
+from ridgeformer.playground import write_page
+from ridgeformer.training.job import Price
+from ridgeformer.zoo import PREFIX, Zoo, find, further_models, name_of, shipped, single_file
+from ridgeformer.zoo.explosions import explosions, nearest, prices
 
 
 @cli.command()
@@ -50,8 +54,6 @@ def play(out: Path, opened: bool) -> None:
         ridgeformer play --out class.html --no-open
     """
     import webbrowser
-
-    from ridgeformer.playground import write_page
 
     path = write_page(out).resolve()
     click.echo(f"The playground is in {out}.")
@@ -100,51 +102,38 @@ def models(
         ridgeformer models 'diag/7/uniform(0,5)/2' --json
         ridgeformer models --dim 1
     """
-    from ridgeformer.noise import as_noise
-    from ridgeformer.zoo import PREFIX, find, shipped, single_file
-
     if nearest:
         if any(given is not None for given in (name, family, layers, noise)) or dim != "10":
             refuse("--nearest lists one model for every noise at d = 10", "a choice beside it", "Leave out the others.")
         return _nearest()
-    if name is not None and single_file(PREFIX + name.removeprefix(PREFIX)):
-        return _alone(PREFIX + name.removeprefix(PREFIX))
+    if name is not None and single_file(alone := PREFIX + name.removeprefix(PREFIX)):
+        model, record = load_with_record(alone)
+        facts = {"name": alone, "family": model.family.name, "layers": model.layers, **record}
+        return _one_by_one(facts, facts)
     if name is not None:
         zoo, (family, layers, noise, seed) = find(name)
         return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
     zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
     cells = [cell for cell in zoo.made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
     if not cells:
-        families = ", ".join(dict.fromkeys(cell[0] for cell in zoo.made))
-        noises = ", ".join(dict.fromkeys(cell[2] for cell in zoo.made))
-        depths = [cell[1] for cell in zoo.made]
+        families, depths, noises = (list(dict.fromkeys(values)) for values in zip(*zoo.made, strict=True))
         raise InputError(
-            f"for d = {dim} the zoo has the families {families}, {min(depths)} to {max(depths)} layers, and "
-            f"the noises {noises}; no model has what was asked for. Leave out an option, or train the model "
+            f"for d = {dim} the zoo has the families {', '.join(families)}, {min(depths)} to {max(depths)} layers, and "
+            f"the noises {', '.join(noises)}; no model has what was asked for. Leave out an option, or train the model "
             "with `ridgeformer train`."
         )
     return _listed([_facts(zoo, *cell) for cell in cells])
 
 
 def _nearest() -> Answer:
-    from ridgeformer.zoo.explosions import nearest
-
-    rows = [
-        {
-            "noise": noise,
-            "name": one["name"],
-            "ratio": one["ratio"],
-            "explosion_probability": one["explosions"].probability,
-            "explosion_error": one["explosions"].error,
-        }
-        for noise, one in nearest().items()
-    ]
+    rows = []
+    for noise, one in nearest().items():
+        rare = {f"explosion_{name}": getattr(one["explosions"], name) for name in RARE[:2]}
+        rows.append({"noise": noise, "name": one["name"], "ratio": one["ratio"], **rare})
     return table(rows)
 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
-    from ridgeformer.zoo import further_models
-
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
     prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
     nothing = {"explosion_probability": None, "explosion_error": None}  # none seen, which is no probability of 0
@@ -167,8 +156,6 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
 
 def _described(facts: dict[str, Any]) -> Answer:
     """The facts one by one, in words where they are several numbers."""
-    from ridgeformer.training.job import Price
-
     ratio = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
     loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
     words = {"loss": f"{loss}{facts['exploded']} exploded", "ratio": ratio, "floor": f"{facts['floor']:.4g}"}
@@ -189,15 +176,6 @@ def _one_by_one(facts: dict[str, Any], shown: dict[str, Any]) -> Answer:
     return Answer("\n".join([facts["name"], *lines]), facts, [facts])
 
 
-def _alone(name: str) -> Answer:
-    """The facts of a shipped model that stands alone, from the record in its file."""
-    from ridgeformer.loading import load_with_record
-
-    model, record = load_with_record(name)
-    facts = {"name": name, "family": model.family.name, "layers": model.layers, **(record or {})}
-    return _one_by_one(facts, facts)
-
-
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
@@ -206,10 +184,6 @@ def _text(value: Any) -> str:
 
 def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
     """Everything that is known about a model of the zoo, as plain data."""
-    from ridgeformer.losses import rounding
-    from ridgeformer.zoo import name_of
-    from ridgeformer.zoo.explosions import explosions, prices
-
     cell = (family, layers, noise)
     made, best = zoo.record(*cell, seed=seed), seed in (None, zoo.best(*cell))
     dim, number = made.spec["dim"], made.spec["seed"]
@@ -227,17 +201,13 @@ def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = No
         "heads": made.spec["heads"],
         "parameters": sum(int(values.size) for values in zoo.model(*cell).family.arrays.values()),
         "seed": number,
-        "loss": made.loss,
-        "error": made.error,
-        "floor": made.floor,
+        **{field: getattr(made, field) for field in ("loss", "error", "floor")},
         "ratio": made.loss / made.floor if has_floor else None,
         "exploded": made.exploded,
         **{f"explosion_{name}": None if rare is None else getattr(rare, name) for name in RARE},
         "actual": None if model is None else f"{model.simplest_family}, {model.working_layers} layer{s}",
         "price_of_caution": None if price is None else price._asdict(),
-        "sequences": made.sequences,
-        "status": made.status,
-        "message": made.message,
+        **{field: getattr(made, field) for field in ("sequences", "status", "message")},
         "protocol": dict(made.spec["protocol"]),
         "seconds": made.seconds,
         "made_with": dict(made.made_with),

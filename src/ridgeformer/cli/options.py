@@ -1,4 +1,4 @@
-"""The group that every command belongs to, and options that several commands share."""
+"""The group that every command belongs to, and what several commands take: options, and the argument MODEL."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from ridgeformer import __version__
-from ridgeformer.errors import shown
+from ridgeformer.engine import default_threads, limited_threads
+from ridgeformer.errors import InputError, shown
+from ridgeformer.loading import load_with_record
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import ARGUMENTS, Problem, problem_from_dict
+from ridgeformer.problems.parts import Lengths
+from ridgeformer.zoo import PREFIX
 
 ORDER = (
     *("problem", "train", "descend", "sweep", "runs", "eval", "explain", "edit", "export", "models", "papers", "play"),
@@ -23,18 +30,34 @@ ORDER = (
 )
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+SHARED: dict[str, str] = {}  # help of options that several commands have, by the name of the option
+
+
+def help_of(text: str) -> dict[str, str]:
+    """The help of options in the section `Options:` that ends a docstring, by the name of the option."""
+    entries = re.split(r"^ {4}(?=-)", text.partition("\nOptions:\n")[2], flags=re.MULTILINE)[1:]
+    return {name: " ".join(words.split()) for name, words in (entry.split(": ", 1) for entry in entries)}
+
+
+def shares_help(function: Function) -> Function:
+    """Decorate a function that adds options to commands, and has their help in a section `Options:` too."""
+    SHARED.update(help_of(inspect.getdoc(function) or ""))
+    return function
+
+
 class _Documented(click.Command):
     """A command whose docstring has sections `Options:`, the help of its options, and `Examples:`, printed last."""
 
     def __init__(self, name: str | None = None, *, help: str | None = None, **settings: Any) -> None:
         text, _, examples = inspect.cleandoc(help or "").partition("\nExamples:\n")
-        text, _, options = text.partition("\nOptions:\n")
         epilog = f"Examples:\n\n\b\n{textwrap.indent(textwrap.dedent(examples), '  ')}"
-        super().__init__(name, help=text, epilog=epilog, **settings)
+        super().__init__(name, help=text.partition("\nOptions:\n")[0], epilog=epilog, **settings)
         named: dict[str, Any] = {option: parameter for parameter in self.params for option in parameter.opts}
-        for entry in re.split(r"^ {4}(?=-)", options, flags=re.MULTILINE)[1:]:
-            name, words = entry.split(": ", 1)
-            named[name].help = " ".join(words.split())
+        for option, words in help_of(text).items():
+            named[option].help = words
+        for option in SHARED.keys() & named.keys():
+            named[option].help = named[option].help or SHARED[option]
 
 
 class Group(_Documented, click.Group):
@@ -102,21 +125,6 @@ class Described(click.Option):
 
 Command = Callable[..., Any]
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
-HELP = {
-    "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
-    "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'. With "
-    "'tokens(uniform(0,5))' every example has a level of its own, and 'student(4,1)' has heavy tails.",
-    "dim": "Dimension d of the features x: '10'; or one for each sequence, from a range '2..32' or a list '2,4,8'.",
-    "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
-    "'10,20,40'; it may depend on d: '2d', 'd..4d'.",
-    "features": "Law of the features x: 'isotropic()', 'powerlaw(1)', 'spectrum(1,0.5,0.25)', "
-    "'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or "
-    "'standardised(factors(2))'.",
-    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(signal=1)', 'gaussian(mean=[1,0])', 'lowrank(3)', "
-    "'pool(64)', 'mixture(pool(64),0.1)' or 'sparse(3)'.",
-    "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
-    "the features.",
-}
 UNKNOWN = "unknown: it needs a built-in problem of one dimension"  # of an explosion probability
 
 
@@ -136,8 +144,6 @@ def measures_explosions(when: str) -> Callable[[Command], Command]:
 def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
     """Limit the threads, those of BLAS included, until the command ends."""
     if threads is not None or os.environ.get("RIDGEFORMER_THREADS"):
-        from ridgeformer.engine import default_threads, limited_threads
-
         context.with_resource(limited_threads(threads or default_threads()))
 
 
@@ -147,25 +153,6 @@ THREADS = click.option(
     callback=_limit_threads,
     expose_value=False,
     show_default="RIDGEFORMER_THREADS, or one per core",
-    help="Number of threads.",
-)
-
-
-def _families(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """The names of families that begin so, with examples of those that have sizes."""
-    from ridgeformer.models.family import known_families
-
-    return [name for name in known_families() if name.startswith(incomplete)]
-
-
-FAMILY = click.option(
-    "--family",
-    metavar="FAMILY",
-    default="diag",
-    shell_complete=_families,
-    help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) "
-    "(20, with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
-    "preconditioned and looped(diag,4).",
 )
 
 
@@ -229,18 +216,36 @@ def decorated(command: Command, *options: Callable[[Command], Command]) -> Comma
     return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
 
 
+@shares_help
 def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
-    """A command on a problem: it gets `problem` instead of the options that name it, and how to evaluate on it."""
+    """A command on a problem: it gets `problem` instead of the options that name it, and how to evaluate on it.
+
+    Options:
+        --noise: Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2',
+            or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'. With
+            'tokens(uniform(0,5))' every example has a level of its own, and 'student(4,1)' has heavy tails.
+        --dim: Dimension d of the features x: '10'; or one for each sequence, from a range '2..32' or a list '2,4,8'.
+        --context: Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list
+            '10,20,40'; it may depend on d: '2d', 'd..4d'.
+        --features: Law of the features x: 'isotropic()', 'powerlaw(1)', 'spectrum(1,0.5,0.25)',
+            'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or
+            'standardised(factors(2))'.
+        --tasks: Law of the tasks w: 'gaussian()', 'gaussian(signal=1)', 'gaussian(mean=[1,0])', 'lowrank(3)',
+            'pool(64)', 'mixture(pool(64),0.1)' or 'sparse(3)'.
+        --query: Covariance of the queries, written like features that are the same for all sequences; 'none' for that
+            of the features.
+        --sequences: Number of fresh sequences to evaluate on.
+        --seed: Seed of the random numbers.
+        --threads: Number of threads.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def read(**given: Any) -> Any:
-            from ridgeformer.problems import Problem
-
             named = {name: given.pop(name) for name in PARTS}
             return command(problem=Problem(**arguments_of(named)), **given)
 
-        noise = click.option("--noise", type=_Noise(), required=True, help=HELP["noise"])
+        noise = click.option("--noise", type=_Noise(), required=True)
         return decorated(read, noise, *(_part(name, _default_part) for name in PARTS[1:]), *_evaluation(sequences))
 
     return decorate
@@ -267,14 +272,10 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _part(name: str, default: Callable[[str], str]) -> Callable[[Command], Command]:
     """The option for one part of a problem."""
-    return click.option(
-        f"--{name}", type=str, help=HELP[name], cls=Described, default_text=functools.partial(default, name)
-    )
+    return click.option(f"--{name}", type=str, cls=Described, default_text=functools.partial(default, name))
 
 
 def _default_part(name: str) -> str:
-    from ridgeformer.problems import Problem
-
     return str(getattr(Problem(noise=0), name)).lower()
 
 
@@ -286,6 +287,123 @@ def _model_part(name: str) -> str:
 
 def _evaluation(sequences: int | None) -> tuple[Callable[[Command], Command], ...]:
     """On how many sequences, and which."""
-    words = "Number of fresh sequences to evaluate on."
-    count = click.option("--sequences", type=COUNT, default=sequences, help=words)
-    return count, click.option("--seed", type=SEED, default=0, help="Seed of the random numbers."), THREADS
+    count = click.option("--sequences", type=COUNT, default=sequences)
+    return count, click.option("--seed", type=SEED, default=0), THREADS
+
+
+def one_line(text: object) -> str:
+    """A text of a stranger's file in one line without control characters, so that a row of a table stays one row.
+
+    Args:
+        text: The text, or what has one.
+
+    Returns:
+        The line.
+    """
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The subject of a command on MODEL: the model, its problem and its record.
+
+    Attributes:
+        name: The name of the model.
+        model: The model.
+        problem: The problem to evaluate it on.
+        record: How it was made; empty where that is not known.
+        sequences: How many sequences to evaluate on; None for the default of the measurement.
+        seed: Seed of these sequences.
+    """
+
+    name: str
+    model: LinearTransformer
+    problem: Problem
+    record: dict[str, Any]
+    sequences: int | None
+    seed: int
+
+    @property
+    def sample(self) -> dict[str, Any]:
+        """On how many sequences, and which, as evaluations take it."""
+        given = {"sequences": self.sequences, "seed": self.seed}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def model_name(path: Path) -> str:
+    """A short name for what MODEL names, in one line."""
+    return one_line(path if str(path).startswith(PREFIX) else path.name)
+
+
+def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem, dict[str, Any]]:
+    """The model, the problem to evaluate it on, and its record.
+
+    The problem is the one it was trained on; what is named on the command line goes before its record.
+    """
+    model, record = load_with_record(path)
+    known = _recorded(path, record, named)
+    return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
+
+
+def trained_on(record: Mapping[str, Any]) -> str | None:
+    """The problem that a record says a model was trained on, as text; None where it does not say."""
+    spec = _spec(record)
+    if isinstance(spec.get("problem"), str):  # one of the user's own, whose class is not known here
+        inner = ",".join(f"{name}={shown(value, 30)}" for name, value in _own_arguments(spec).items())
+        return f"{spec['problem'][:40]}({inner})"
+    try:
+        return str(problem_from_dict(spec))
+    except (InputError, LookupError, TypeError, ValueError):  # a file may come from anywhere
+        return None
+
+
+def trained_lengths(record: Mapping[str, Any]) -> Lengths | None:
+    """The numbers of examples that a record says a model was trained on; None where it does not say."""
+    spec = _spec(record)
+    try:
+        return Lengths((_own_arguments(spec) if "problem" in spec else spec)["context"])
+    except (InputError, LookupError):
+        return None
+
+
+def _spec(record: Mapping[str, Any]) -> dict[str, Any]:
+    spec = record.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = spec.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the problem that a record names, without the dimension, which the model has."""
+    known = _spec(record)
+    if named["noise"] is None and "problem" in known:
+        raise InputError(
+            f"commands know built-in problems; {model_name(path)} was trained on {shown(known['problem'])}, a problem "
+            "of your own. Name a built-in one with --noise, or use ridgeformer in Python, where its class is defined."
+        )
+    if named["noise"] is None and known.get("noise") is None:
+        raise InputError(
+            f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
+            "Add it, for example --noise 'uniform(0,5)'."
+        )
+    if "problem" in known:
+        return {name: value for name, value in _own_arguments(known).items() if name == "context"}
+    return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
+
+
+def reads_a_model(sequences: int | None) -> Callable[[Command], Command]:
+    """A command on MODEL and a problem: it gets `subject` instead of what names them and how to evaluate on them."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(model: Path, **given: Any) -> Any:
+            read = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
+            options = [given.pop(name) for name in ("sequences", "seed")]
+            return command(subject=Subject(model_name(model), *read, *options), **given)
+
+        return click.argument("model", type=PLACE)(model_problem_options(sequences)(run))
+
+    return decorate

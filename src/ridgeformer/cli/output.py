@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import FILE, Command
+from ridgeformer.cli.options import FILE, Command, one_line
 from ridgeformer.errors import refuse
-from ridgeformer.files import jsonable
+from ridgeformer.evaluation.table import aligned
+from ridgeformer.files import check_writable, jsonable, write_whole
+from ridgeformer.plotting.style import MOVING, STILL, check_plot
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,29 +79,16 @@ def parts_progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextlib.contextmanager
-def training_progress(quiet: bool) -> Iterator[list[Any]]:
-    """Callbacks that say on stderr how far training has come."""
-
-    def show(now: Any) -> None:
-        step(now.fraction, 1.0, f"{now.spec.describe_model()}, {now}")
-
-    with progress(quiet=quiet) as step:
-        yield [show]
-
-
-@contextlib.contextmanager
-def sweep_progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Runs done, running and failed, the time left, and the best run so far."""
-
-    def show(state: Any) -> None:
-        minutes = f"{state.remaining / 60:.0f} min" if state.remaining >= 100 else f"{state.remaining:.0f} s"
-        left = f", about {minutes} left" if state.remaining < float("inf") else ""
-        best = f"; closest to its floor: {state.best[0]}, ratio {state.best[1]:.3f}" if state.best else ""
-        text = f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
-        step(state.done, state.total, text)
-
-    with progress(every=30, quiet=quiet) as step:
-        yield show
+def resumable(out: Path | None) -> Iterator[None]:
+    """On an interruption, say what is stored and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = "nothing was stored. Add --out runs/ to be able to resume."
+        if out is not None:
+            again = f"the work so far is stored in {out}. Give the same command again to resume."
+        warn(f"ridgeformer: interrupted; {again}")
+        sys.exit(130)
 
 
 @dataclass(frozen=True)
@@ -132,8 +121,6 @@ def table(rows: Sequence[Mapping[str, Any]], record: Any = None, head: str = "")
     Returns:
         The answer.
     """
-    from ridgeformer.evaluation.table import aligned
-
     return Answer(f"{head}{aligned(rows)}", list(rows) if record is None else record, rows)
 
 
@@ -201,26 +188,12 @@ def warn(text: str) -> None:
     click.echo(_clean(text), err=True)
 
 
-def one_line(text: object) -> str:
-    """A text of a stranger's file in one line without control characters, so that a row of a table stays one row.
-
-    Args:
-        text: The text, or what has one.
-
-    Returns:
-        The line.
-    """
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
-
-
 def _clean(text: str) -> str:
     """The text without control characters, which a stranger's file may contain."""
     return "\n".join(map(one_line, text.split("\n")))
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    from ridgeformer.files import write_whole
-
     if not rows:
         refuse("--csv needs one table", "an answer with several tables or none", "Ask for one table, or use --json.")
     content = io.StringIO()
@@ -236,15 +209,11 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _checked_csv(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and str(path) != "-":
-        from ridgeformer.files import check_writable
-
         check_writable(path.parent, "a table")
     return path
 
 
 def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None, moving: bool) -> Path | None:
     if plot is not None:
-        from ridgeformer.plotting.style import MOVING, STILL, check_plot
-
         check_plot(plot, (*STILL, *MOVING) if moving else STILL)
     return plot

@@ -12,22 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import COUNT, PLACE, SEED, THREADS, Group, cli
-from ridgeformer.cli.output import Answer, answers, parts_progress, table, warn
+from ridgeformer.cli.output import Answer, answers, parts_progress, table
 from ridgeformer.cli.sweep import DASK, WORKERS, run_sweep
 from ridgeformer.errors import InputError, TrainingError, refuse, shown
+from ridgeformer.evaluation.table import aligned
+from ridgeformer.files import make_folder
+from ridgeformer.plotting.style import save
 from ridgeformer.validation import integer
 
 if TYPE_CHECKING:
     from ridgeformer.papers import PaperOutcome
 
 ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
-OUT = click.option(
-    "--out",
-    type=PLACE,
-    default=Path("papers"),
-    show_default=True,
-    help="Folder for results. Stored results are reused.",
-)
+OUT = click.option("--out", type=PLACE, default=Path("papers"), help="Folder for results. Stored results are reused.")
 RUNS = click.option(
     "--runs", type=PLACE, help="vladymyrov2024: folder of runs whose models are used instead of the shipped ones."
 )
@@ -212,9 +209,7 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
         ridgeformer papers figures vladymyrov2024 --only 2 --only 7 --to pictures/
     """
     from ridgeformer import papers as library
-    from ridgeformer.files import make_folder
     from ridgeformer.papers.vladymyrov2024.figures import NEEDS
-    from ridgeformer.plotting.style import save
 
     pictures = library.find(paper).pictures
     for name in only:
@@ -328,13 +323,9 @@ def table1(
 def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
     from ridgeformer.papers.vladymyrov2024.paper import grid
 
-    failures = run_sweep(list(grid().specs()), runs, workers, dask, quiet=False).failures
-    for failure in failures:
-        warn(f"failed: {failure.run}: {failure.reason}")
-    if failures:
-        raise TrainingError(
-            f"all runs must be finished; {len(failures)} failed. Give the same command again to retry these."
-        )
+    failed = len(run_sweep(list(grid().specs()), runs, workers, dask, quiet=False).failures)
+    if failed:
+        raise TrainingError(f"all runs must be finished; {failed} failed. Give the same command again to retry these.")
 
 
 @papers.command()
@@ -359,7 +350,6 @@ def verify(only: tuple[str, ...], seed: int) -> Answer:
         ridgeformer papers verify --only momentum --only step_size
         ridgeformer papers verify --csv theorems.csv
     """
-    from ridgeformer.evaluation.table import aligned
     from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS
     from ridgeformer.papers.vladymyrov2024.theory import verify as check_all
 

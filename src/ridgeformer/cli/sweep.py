@@ -7,40 +7,45 @@ import functools
 import gc
 import logging
 import math
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import PLACE, UNKNOWN, Command, cli
-from ridgeformer.cli.output import Answer, answers, one_line, sweep_progress, warn
-from ridgeformer.errors import InputError, MissingPackageError, UnreachableError, refuse, shown
+from ridgeformer.cli.options import PLACE, UNKNOWN, Command, cli, one_line, shares_help
+from ridgeformer.cli.output import Answer, answers, progress, resumable, warn
+from ridgeformer.errors import InputError, UnreachableError, optional, refuse, shown
+from ridgeformer.evaluation.table import aligned
+from ridgeformer.losses import without_rounding
+from ridgeformer.plotting.dynamics import DRAWN
+from ridgeformer.plotting.style import MOVING, STILL, check_plot
+from ridgeformer.plotting.training import draw_training
+from ridgeformer.training import Runs, Spec, Training, load_run, load_runs
+from ridgeformer.training.runs import protocol_of, read_entry
+from ridgeformer.training.spec import Protocol
+from ridgeformer.training.store.files import is_run
 
 if TYPE_CHECKING:
-    from ridgeformer.sweeps import Sweep
-    from ridgeformer.training import Runs, Spec, Training
-    from ridgeformer.training.spec import Protocol
+    from ridgeformer.sweeps import State, Sweep
 
 PICTURES = ("curve", "trajectories", "animation")
 
 
+@shares_help
 def takes_a_picture(command: Callable[..., Answer]) -> Command:
-    """Make a command that answers with a picture of a descent, and add the option that chooses it."""
-    kinds = click.option(
-        "--picture",
-        type=click.Choice(PICTURES),
-        help="What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation "
-        "(.gif, or .html with a slider) [default: by the ending of the file].",
-    )
+    """Make a command that answers with a picture of a descent, and add the option that chooses it.
+
+    Options:
+        --picture: What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation
+            (.gif, or .html with a slider) [default: by the ending of the file].
+    """
+    kinds = click.option("--picture", type=click.Choice(PICTURES))
     return answers(plot="the learning curve, or another --picture,", moving=True)(kinds(command))
 
 
 def picture_of(picture: str | None, protocol: Protocol) -> str:
     """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
-    from ridgeformer.plotting.style import MOVING, STILL, check_plot
-
     plot: Path | None = click.get_current_context().params["plot"]
     if plot is None:
         if picture:
@@ -58,9 +63,6 @@ def picture_of(picture: str | None, protocol: Protocol) -> str:
 def draw(training: Training, picture: str, plot: Path) -> None:
     """Draw a picture of a run to a file. An animation takes seconds, so a terminal shows that."""
     from rich.console import Console
-
-    from ridgeformer.plotting.dynamics import DRAWN
-    from ridgeformer.plotting.training import draw_training
 
     waiting = Console(stderr=True).status(f"drawing {plot.name}") if picture == "animation" else None
     with waiting or contextlib.nullcontext():
@@ -82,10 +84,6 @@ def runs(place: Path, picture: str | None) -> Answer:
         ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg
         ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html
     """
-    from ridgeformer.training import load_run, load_runs
-    from ridgeformer.training.runs import read_entry
-    from ridgeformer.training.store.files import is_run
-
     table = load_runs(place) if place.is_dir() and not is_run(place) else None
     if table is not None and table.entries:
         if picture is not None:
@@ -99,8 +97,6 @@ def runs(place: Path, picture: str | None) -> Answer:
 
 
 def _listed(table: Runs) -> Answer:
-    from ridgeformer.evaluation.table import aligned
-
     damaged = [entry for entry in table.entries if entry.damage]
     for entry in damaged:
         warn(one_line(f"damaged: {entry.name}: {entry.damage}"))
@@ -132,9 +128,6 @@ def describe_training(training: Any, draw: Callable[[Path], object] | None = Non
     Returns:
         The answer.
     """
-    from ridgeformer.losses import without_rounding
-    from ridgeformer.training.runs import protocol_of
-
     folder = str(training.folder) if training.folder else None
     course = {"course": training.history.as_dict()} if training.course else {}
     r, protocol = training.result, protocol_of(training.spec.as_dict())
@@ -204,8 +197,6 @@ def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: b
     specs = list(read_grid(grid).specs())
     result = run_sweep(specs, out, workers, dask, quiet)
     failures = [{"run": failure.run, "reason": failure.reason} for failure in result.failures]
-    for failure in failures:
-        warn(f"failed: {failure['run']}: {failure['reason']}")
     folders = [str(folder) for folder in result.folders]
     record = {"runs": len(specs), "finished": folders, "reused": result.reused, "failures": failures}
     new = len(folders) - result.reused
@@ -221,18 +212,26 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
     """Train all specs into a folder, here or on a Dask cluster, and show how far that has come."""
     from ridgeformer.sweeps import sweep as run
 
+    def show(state: State) -> None:
+        """Runs done, running and failed, the time left, and the best run so far."""
+        minutes = f"{state.remaining / 60:.0f} min" if state.remaining >= 100 else f"{state.remaining:.0f} s"
+        left = f", about {minutes} left" if state.remaining < float("inf") else ""
+        best = f"; closest to its floor: {state.best[0]}, ratio {state.best[1]:.3f}" if state.best else ""
+        text = f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
+        step(state.done, state.total, text)
+
     client = None if dask is None else _dask_client(dask)
     try:
-        with sweep_progress(quiet) as show:
+        with resumable(out), progress(every=30, quiet=quiet) as step:
             executor = client.get_executor() if client else None
-            return run(specs, out, executor=executor, workers=workers, progress=show)
-    except KeyboardInterrupt:
-        warn(f"ridgeformer: interrupted; the work so far is stored in {out}. Give the same command again to resume.")
-        sys.exit(130)
+            result = run(specs, out, executor=executor, workers=workers, progress=show)
     finally:
         if client is not None:
             with contextlib.suppress(Exception):  # a client whose scheduler is gone may fail to say goodbye to it
                 client.close(timeout=2)
+    for failure in result.failures:
+        warn(f"failed: {failure.run}: {failure.reason}")
+    return result
 
 
 @contextlib.contextmanager
@@ -249,17 +248,14 @@ def _without_collection() -> Iterator[None]:
 
 
 def _dask_client(address: str) -> Any:
-    try:
-        from dask.distributed import Client
-    except ImportError as error:
-        raise MissingPackageError("--dask needs Dask, which is not installed. Run pip install distributed.") from error
+    distributed = optional("--dask needs Dask", "dask.distributed", install="distributed")
     for name in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:
         if not address.strip():
             raise ValueError("it is empty")
         with _without_collection():
-            return Client(address, timeout=10)
+            return distributed.Client(address, timeout=10)
     except Exception as error:  # every transport of Dask's has its own
         raise UnreachableError(
             f"--dask must be the address of a running Dask scheduler; {shown(address)} does not answer "

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ridgeformer.cli.options import (
-    FAMILY,
     PLACE,
     Command,
     Described,
     cli,
     decorated,
     measures_explosions,
+    shares_help,
     takes_a_problem,
 )
-from ridgeformer.cli.output import Answer, answers, training_progress, warn
+from ridgeformer.cli.output import Answer, answers, progress, resumable
 from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_picture
 from ridgeformer.errors import refuse, shown
-
-if TYPE_CHECKING:
-    from ridgeformer.training import Training
-    from ridgeformer.training.spec import Protocol
+from ridgeformer.loading import load
+from ridgeformer.models.family import known_families
+from ridgeformer.training import Training, TrainingProgress
+from ridgeformer.training import train as fit
+from ridgeformer.training.descent import SCHEDULES
+from ridgeformer.training.spec import PROTOCOLS, Protocol
 
 SEARCHES, DESCENTS = ("search", "paper"), ("descent", "sgd", "adam", "flow")
 PRECISION = click.Choice(["auto", "float32", "float64"])
@@ -61,24 +63,18 @@ def takes_a_protocol(flag: str, names: tuple[str, ...], settings: str) -> Callab
 
 def _default(names: tuple[str, ...], setting: str) -> str:
     """The default of a setting, as its protocols say; nothing where it depends on the problem."""
-    from ridgeformer.training.spec import PROTOCOLS
-
     fields = {name: {field.name: field.default for field in dataclasses.fields(PROTOCOLS[name])} for name in names}
     by_value: dict[Any, list[str]] = {}
     for name in (name for name in names if setting in fields[name]):
         by_value.setdefault(fields[name][setting], []).append(name)
     known = {str(value): " and ".join(owners) for value, owners in by_value.items() if value is not None}
-    return (
-        next(iter(known))
-        if len(by_value) == len(known) == 1
-        else ", ".join(map("{0[0]} for {0[1]}".format, known.items()))
-    )
+    if len(by_value) == len(known) == 1:
+        return next(iter(known))
+    return ", ".join(f"{value} for {owners}" for value, owners in known.items())
 
 
 def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
     """The protocol with the options that were given; options of other protocols are refused."""
-    from ridgeformer.training.spec import PROTOCOLS
-
     taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in SETTINGS]
     given = {key: _value(key, value) for key, value in options.items() if key in SETTINGS and value is not None}
     wrong = sorted(given.keys() - set(taken))
@@ -90,58 +86,64 @@ def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
 
 def _value(option: str, value: Any) -> Any:
     """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
-    from ridgeformer.training.descent import SCHEDULES
-
     if not isinstance(value, str):
         return value
-    try:
-        if option == "schedule":
+    if option == "schedule":
+        if value in SCHEDULES:
+            return value
+        try:
             pairs = [part.split(":") for part in value.split(",")]
-            return value if value in SCHEDULES else [(int(step), float(factor)) for step, factor in pairs]
-        if option in ("record", "snapshots", "batch"):
-            return [int(part) for part in value.split(",")] if "," in value else int(value)
-    except ValueError:
-        if option == "schedule":
+            return [(int(step), float(factor)) for step, factor in pairs]
+        except ValueError:
             rule = f"the schedule must be {', '.join(SCHEDULES)} or pairs step:factor"
             refuse(rule, shown(value), "Write cosine, or 0:1,5000:0.1, for example.")
-        return value
+    with contextlib.suppress(ValueError):
+        if option in ("record", "snapshots", "batch"):
+            return [int(part) for part in value.split(",")] if "," in value else int(value)
     return value
 
 
+def _families(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """The names of families that begin so, with examples of those that have sizes."""
+    return [name for name in known_families() if name.startswith(incomplete)]
+
+
+ATTENTION, COORDINATE = click.Choice(["sum", "mean"]), click.Choice(["none", "constant", "length", "ratio"])
 MODEL = (
-    FAMILY,
-    click.option("--layers", default=4, help="Number of layers; of a looped model, those of one repetition."),
-    click.option("--heads", default=1, help="Number of attention heads per layer."),
-    click.option(
-        "--attention",
-        type=click.Choice(["sum", "mean"]),
-        show_default="sum; mean if n varies",
-        help="Whether attention sums over the tokens of a context or takes their mean.",
-    ),
-    click.option(
-        "--coordinate",
-        type=click.Choice(["none", "constant", "length", "ratio"]),
-        show_default="none; length if n varies; ratio if d varies",
-        help="full, lowrank, channels and looped models of these: a further coordinate of every token. constant: a 1, "
-        "which gives an intercept. length: sqrt(20 / n), which shows n. ratio: one more token that shows 2 d / n.",
-    ),
-    click.option(
-        "--scratch",
-        type=int,
-        show_default="0",
-        help="full, lowrank and looped models of these: number of further coordinates that start at zero, as room for "
-        "intermediate results.",
-    ),
+    click.option("--family", metavar="FAMILY", default="diag", shell_complete=_families),
+    click.option("--layers", default=4),
+    click.option("--heads", default=1),
+    click.option("--attention", type=ATTENTION, show_default="sum; mean if n varies"),
+    click.option("--coordinate", type=COORDINATE, show_default="none; length if n varies; ratio if d varies"),
+    click.option("--scratch", type=int, show_default="0"),
 )
 WORK = (
-    click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume."),
-    click.option("--init", type=PLACE, help="Start from this model: a file, the folder of a run, or one of the zoo."),
-    click.option("--quiet", "-q", is_flag=True, help="Do not show progress."),
+    click.option("--out", type=PLACE),
+    click.option("--init", type=PLACE),
+    click.option("--quiet", "-q", is_flag=True),
 )
 
 
+@shares_help
 def _trains(command: Command) -> Command:
-    """Add the options that both commands share."""
+    """Add the options that both commands share.
+
+    Options:
+        --family: Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3)
+            (20, with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2),
+            preconditioned and looped(diag,4).
+        --layers: Number of layers; of a looped model, those of one repetition.
+        --heads: Number of attention heads per layer.
+        --attention: Whether attention sums over the tokens of a context or takes their mean.
+        --coordinate: full, lowrank, channels and looped models of these: a further coordinate of every token.
+            constant: a 1, which gives an intercept. length: sqrt(20 / n), which shows n. ratio: one more token that
+            shows 2 d / n.
+        --scratch: full, lowrank and looped models of these: number of further coordinates that start at zero, as room
+            for intermediate results.
+        --out: Folder for runs. Finished runs are reused; interrupted runs resume.
+        --init: Start from this model: a file, the folder of a run, or one of the zoo.
+        --quiet: Do not show progress.
+    """
     return decorated(command, *MODEL, takes_a_problem(sequences=100_000), *WORK)
 
 
@@ -221,23 +223,13 @@ def descend(method: str, picture: str | None, quiet: bool, **given: Any) -> Answ
 
 def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool, **given: Any) -> Training:
     """Train, with a progress display, and say what is stored if the user interrupts."""
-    from ridgeformer.loading import load
-    from ridgeformer.training import train as fit
-
     asked = {name: given[name] for name in ("problem", "family", "layers", "heads", "seed", "sequences")}
     layout = {name: given[name] for name in ("attention", "coordinate", "scratch") if given[name] is not None}
     start = None if init is None else load(init)
-    try:
-        with training_progress(quiet) as shown_by:
-            tokens = layout or None
-            return fit(
-                **asked, protocol=protocol, layout=tokens, init=start, out=out, callbacks=shown_by, progress=False
-            )
-    except KeyboardInterrupt:
-        again = (
-            f"the work so far is stored in {out}. Give the same command again to resume."
-            if out
-            else "nothing was stored. Add --out runs/ to be able to resume."
-        )
-        warn(f"ridgeformer: interrupted; {again}")
-        sys.exit(130)
+
+    def show(now: TrainingProgress) -> None:
+        step(now.fraction, 1.0, f"{now.spec.describe_model()}, {now}")
+
+    common: dict[str, Any] = {"layout": layout or None, "init": start, "out": out, "progress": False}
+    with resumable(out), progress(quiet=quiet) as step:
+        return fit(**asked, protocol=protocol, callbacks=[show], **common)

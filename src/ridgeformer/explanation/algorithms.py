@@ -215,17 +215,8 @@ def compare_algorithms(
         lost += exploded
         progress(first + count, sequences)
     if lost == sequences:
-        refuse(
-            "a comparison needs sequences on which the model does not explode",
-            "none",
-            "Use the problem that the model was trained on.",
-        )
-    return _map(model, chosen, sums, sequences, lost)
-
-
-def _map(
-    model: LinearTransformer, chosen: dict[str, _Algorithm], sums: dict[str, Array], sequences: int, lost: int
-) -> AlgorithmMap:
+        remedy = "Use the problem that the model was trained on."
+        refuse("a comparison needs sequences on which the model does not explode", "none", remedy)
     own, goal = sums["own"], sums["goal"]
     with np.errstate(all="ignore"):
         return AlgorithmMap(

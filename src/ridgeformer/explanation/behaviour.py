@@ -156,8 +156,14 @@ def behaviour(readings: Readings, signal: float | None = None) -> Behaviour:
     direction, shrinkage, size = _parts(readings)
     sigma, count, offset = readings.sigma[0], readings.count[0], 0.5 * float(readings.offset.mean())
     free = count - readings.spectrum.shape[-1]
-    if not exploded:  # the floor is a property of all sequences, not of those that a model survives
-        _check_floor(readings, signal)
+    # The floor is a property of all sequences, not of those that a model survives.
+    floor = without_rounding(0.5 * float((readings.floor + readings.offset).mean()), signal)
+    if not exploded:
+        (loss, error), (least, least_error) = (
+            (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(readings)))
+            for values in (readings.to_goal[-1], readings.floor[0])
+        )
+        warn_below_floor("the model", loss, error, least, least_error, signal)
     with np.errstate(all="ignore"):
         return Behaviour(
             loss=0.5 * readings.to_goal.mean(1) + offset,
@@ -165,7 +171,7 @@ def behaviour(readings: Readings, signal: float | None = None) -> Behaviour:
             shrinkage=shrinkage,
             size=size,
             offset=offset,
-            floor=_floor(readings, signal),
+            floor=floor,
             has_levels=bool(np.isfinite(sigma).all()),
             known=np.array([rank_correlation(labels / count, sigma) for labels in readings.labels]),
             knowable=rank_correlation((readings.residual[0] / free)[free > 0], sigma[free > 0]),
@@ -207,7 +213,7 @@ def by_noise(sigma: Array, readings: list[Readings], signal: float | None = None
         return np.stack([_quotient(top, bottom) for top, bottom in pairs], -1)
 
     def mean(name: str) -> Array:
-        return np.stack([getattr(r, name).mean(1) for r in readings], -1)
+        return np.stack([vars(r)[name].mean(1) for r in readings], -1)
 
     return ByNoise(
         sigma=sigma,
@@ -249,20 +255,6 @@ def survivors(readings: Readings, signal: float | None = None) -> NDArray[np.boo
     return np.asarray(good)
 
 
-def _check_floor(readings: Readings, signal: float) -> None:
-    """Warn if the model's loss is below the floor on the same sequences."""
-    (loss, error), (floor, floor_error) = (
-        (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(readings)))
-        for values in (readings.to_goal[-1], readings.floor[0])
-    )
-    warn_below_floor("the model", loss, error, floor, floor_error, signal)
-
-
-def _floor(readings: Readings, signal: float) -> float:
-    """Of the best predictor; 0 where that is all but rounding, NaN where it is not known."""
-    return without_rounding(0.5 * float((readings.floor + readings.offset).mean()), signal)
-
-
 def _parts(readings: Readings) -> tuple[Array, Array, Array]:
     """Errors of direction, shrinkage and size, [L+1] each."""
     sigma = readings.sigma[0]
@@ -270,15 +262,13 @@ def _parts(readings: Readings) -> tuple[Array, Array, Array]:
     if len(distinct) > 16:
         group = np.argsort(np.argsort(sigma, kind="stable")) * STRATA // len(sigma)
     loss = 0.5 * readings.to_goal.mean(1)
-    common = _rescaled(readings).sum(1)
+    whole = _rescaled(readings).sum(1) / len(readings)
+    size = np.where(loss - whole > ROUNDING * loss, loss - whole, 0.0)
     if np.isnan(sigma).any():
-        whole = common / len(readings)
-        size = loss - whole
-        return whole, np.full_like(whole, np.nan), np.where(size > ROUNDING * loss, size, 0.0)
+        return whole, np.full_like(whole, np.nan), size
     chosen = np.stack([_rescaled(readings.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
-    direction, whole = chosen / len(readings), common / len(readings)
-    shrinkage, size = whole - direction, loss - whole
-    return direction, np.where(shrinkage > ROUNDING * loss, shrinkage, 0.0), np.where(size > ROUNDING * loss, size, 0.0)
+    direction = chosen / len(readings)
+    return direction, np.where(whole - direction > ROUNDING * loss, whole - direction, 0.0), size
 
 
 def _rescaled(readings: Readings) -> Array:

@@ -78,13 +78,11 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
     """
     layers = []
     for P, Q in zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True):
-        omega = nearest_omega(P, Q)
-        whole = _squared_norm(P, Q)
-        d = model.dim
+        omega, whole, d = nearest_omega(P, Q), _squared_norm(P, Q), model.dim
         carried = float((omega**2 * [[(d * d + d) / 2, d / 2], [d / 2, 1.0]]).sum())
-        pairs = ((float(omega[0, 0]), float(omega[0, 1])), (float(omega[1, 0]), float(omega[1, 1])))
-        share = carried / whole if whole > 0 else 1.0
-        layers.append(Coefficients(pairs, min(share, 1.0), tuple(map(_rest, P)), tuple(map(_rest, Q))))
+        share = min(carried / whole, 1.0) if whole > 0 else 1.0
+        (xx, xy), (yx, yy) = omega.tolist()
+        layers.append(Coefficients(((xx, xy), (yx, yy)), share, tuple(map(_rest, P)), tuple(map(_rest, Q))))
     return layers
 
 
@@ -225,16 +223,15 @@ def symmetry(
     """
     check(model, problem)
     if not problem.is_isotropic:
-        refuse(
-            "directions are compared on problems that treat all of them alike",
-            problem,
-            "Use a problem with isotropic features and tasks and one context length.",
-        )
+        remedy = "Use a problem with isotropic features and tasks and one context length."
+        refuse("directions are compared on problems that treat all of them alike", problem, remedy)
     sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
     draw = draw_sequences(problem, seed, 0, sequences, sums=needs_sums([model]))
     rng = np.random.default_rng((seed, EVALUATION))
     here = model.weights(draw.moments).astype(np.float64)
-    there = np.stack([turned(model, draw.moments, _rotation(model.dim, rng)) for _ in range(rotations)])
+    bases = (np.linalg.qr(rng.standard_normal((model.dim, model.dim))) for _ in range(rotations))
+    # With these signs the rotations are uniform over the orthogonal matrices.
+    there = np.stack([turned(model, draw.moments, basis * np.sign(np.diag(triangle))) for basis, triangle in bases])
     with np.errstate(all="ignore"):
         losses = 0.5 * np.square(there - draw.ridge).sum(2)
         averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
@@ -265,9 +262,3 @@ def turned(model: LinearTransformer, moments: Moments, rotation: Array) -> Array
     w = model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context, sums=sums))
     with np.errstate(all="ignore"):
         return np.asarray(w @ rotation)
-
-
-def _rotation(dim: int, rng: np.random.Generator) -> Array:
-    """Uniform over the orthogonal matrices."""
-    basis, triangle = np.linalg.qr(rng.standard_normal((dim, dim)))
-    return np.asarray(basis * np.sign(np.diag(triangle)))

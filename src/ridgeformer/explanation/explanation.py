@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explosion_probability, floor
 from ridgeformer.evaluation.sequence_losses import how_many
+from ridgeformer.evaluation.table import lines
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import Coefficients, Symmetry, check, coefficients, symmetry
@@ -32,10 +33,19 @@ from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer, keywords
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 RARE = 20_000  # sequences of a wider law that explosion probabilities are measured on
 GOALS = {"ridge": "ridge", "oracle": "the oracle", "task": "the task"}
+LEFT_OUT = (
+    "There is no oracle: losses are not adjusted, and the estimate is compared with the task of each sequence.",
+    "The floor is left out: the problem does not say which weights are the best ones.",
+    "Errors of shrinkage are left out, as parts of those of direction: sequences have no noise levels.",
+    "Measurements at fixed noise levels are left out, and averages over all sequences take their place: the problem "
+    "has no distribution of noise levels with a method at_noise.",
+    "Rotations of x are left out: they are for isotropic problems with one context length.",
+    "The omegas concern x and y only: they leave out what further coordinates of the tokens do.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,20 +159,21 @@ class Explanation:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per state: `layer` 0 is the input, and has no parameters and no update."""
-        b, missing = self.behaviour, float("nan")
-        rows = []
-        for i in range(self.model.layers + 1):
-            (xx, xy), (yx, yy) = self.coefficients[i - 1].omega if i else ((missing,) * 2,) * 2
-            state = {"loss": b.loss[i], "direction": b.direction[i], "shrinkage": b.shrinkage[i], "size": b.size[i]}
-            state |= {"known": b.known[i], "moved": b.moved[i], "condition": b.condition[i]}
-            state |= {f"{q} %": b.spectrum[i, k] for k, q in ((0, 5), (2, 50), (4, 95))}
-            update = {"momentum": b.momentum, "1 - beta": b.kept, "noise through it": b.through}
-            update |= {"without it": self.removed, "acting": b.diagonal}
-            numbers = state | {name: values[i - 1] if i else missing for name, values in update.items()}
-            omegas = {"omega_xx": xx, "omega_xy": xy, "omega_yx": yx, "omega_yy": yy}
-            omegas["diagonal"] = self.coefficients[i - 1].share if i else missing
-            rows.append({"layer": i, **{name: float(value) for name, value in (omegas | numbers).items()}})
-        return rows
+        b, omega = self.behaviour, np.array([np.ravel(layer.omega) for layer in self.coefficients])
+        parameters = {
+            "omega_xx": omega[:, 0],
+            "omega_xy": omega[:, 1],
+            "omega_yx": omega[:, 2],
+            "omega_yy": omega[:, 3],
+        }
+        parameters["diagonal"] = np.array([layer.share for layer in self.coefficients])
+        states = {"loss": b.loss, "direction": b.direction, "shrinkage": b.shrinkage, "size": b.size}
+        states |= {"known": b.known, "moved": b.moved, "condition": b.condition}
+        states |= {f"{q} %": b.spectrum[:, k] for k, q in ((0, 5), (2, 50), (4, 95))}
+        updates = {"momentum": b.momentum, "1 - beta": b.kept, "noise through it": b.through}
+        updates |= {"without it": self.removed, "acting": b.diagonal}
+        before, after = ({n: np.append(np.nan, values) for n, values in of.items()} for of in (parameters, updates))
+        return lines({"layer": np.arange(self.model.layers + 1), **before, **states, **after})
 
     def rows_by_noise(self) -> list[dict[str, Any]]:
         """Return one row per quantity and layer, with one column per noise level."""
@@ -237,8 +248,7 @@ def explain(
     sequences, seed = how_many(problem, integer("sequences", sequences, 100)), integer("seed", seed, 0)
     chosen, each = _levels(problem, sigma), max(sequences // 5, 100)
     step = _counted(progress, sequences + each * len(chosen))
-    known = problem.best_predictor()
-    best = known if hasattr(known, "weights") else None  # one that only predicts has a floor, but no weights
+    best = known if hasattr(known := problem.best_predictor(), "weights") else None  # some only predict
     whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
     average = behaviour(whole, problem.signal)
     if known is not best:
@@ -246,7 +256,8 @@ def explain(
     fixed = [read(problem.at_noise(s), model, best, sequences=each, seed=seed, progress=step) for s in chosen]
     noise = by_noise(chosen if fixed else np.array([np.nan]), fixed or [whole], problem.signal)
     removed = _removed(model, problem, sequences, seed)
-    turned, goal = not model.family.isotropic and problem.is_isotropic, _goal(problem)
+    turned = not model.family.isotropic and problem.is_isotropic
+    goal = "task" if not problem.has_oracle else "ridge" if problem.has_ridge_oracle else "oracle"
     return Explanation(
         model=model,
         problem=problem,
@@ -293,33 +304,8 @@ def _removed(model: LinearTransformer, problem: BaseProblem, sequences: int, see
     return np.array([losses[name].loss / whole if whole > 0 else np.inf for name in variants])
 
 
-def _goal(problem: BaseProblem) -> str:
-    """The weights that w is compared with."""
-    if not problem.has_oracle:
-        return "task"
-    return "ridge" if problem.has_ridge_oracle else "oracle"
-
-
 def _left_out(model: LinearTransformer, problem: BaseProblem, average: Behaviour, fixed: bool) -> tuple[str, ...]:
     """Sentences about measurements that are not possible on this problem."""
-    lines = []
-    if not problem.has_oracle:
-        lines.append(
-            "There is no oracle: losses are not adjusted, and the estimate is compared with the task of each sequence."
-        )
-    if np.isnan(average.floor):
-        lines.append("The floor is left out: the problem does not say which weights are the best ones.")
-    if not average.has_levels:
-        lines.append(
-            "Errors of shrinkage are left out, as parts of those of direction: sequences have no noise levels."
-        )
-    if not fixed:
-        lines.append(
-            "Measurements at fixed noise levels are left out, and averages over all sequences take their place: the "
-            "problem has no distribution of noise levels with a method at_noise."
-        )
-    if not model.family.isotropic and not problem.is_isotropic:
-        lines.append("Rotations of x are left out: they are for isotropic problems with one context length.")
-    if model.layout.extra:
-        lines.append("The omegas concern x and y only: they leave out what further coordinates of the tokens do.")
-    return tuple(lines)
+    missing = (not problem.has_oracle, np.isnan(average.floor), not average.has_levels, not fixed)
+    turned = model.family.isotropic or problem.is_isotropic
+    return tuple(itertools.compress(LEFT_OUT, (*missing, not turned, model.layout.extra)))

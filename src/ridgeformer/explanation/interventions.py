@@ -189,10 +189,9 @@ class NoisePatching(Table):
             shares["gram, once"] = self.once[self.part.index("gram")]
         if self._hardly_changes():
             shares = {name: np.full(share.shape, np.nan) for name, share in shares.items()}
-        table = {"layer": self.layer, **shares}
         return [
-            {name.rjust(8) if name != "layer" else name: _three_digits(value) for name, value in row.items()}
-            for row in lines(table)
+            {"layer": layer, **{name.rjust(8): _three_digits(value) for name, value in row.items()}}
+            for layer, row in zip(self.layer.tolist(), lines(shares), strict=True)
         ]
 
     @property
@@ -227,11 +226,9 @@ class NoisePatching(Table):
         carries, once = self.layer[self.restored[gram] >= CARRIES], np.nan_to_num(self.once[gram])
         order = np.argsort(-np.abs(once), kind="stable")
         users = [f"layer {self.layer[i]} {once[i]:.0%}" for i in order if abs(once[i]) >= USES]
-        alone = (
-            f"Shares of the change that one layer alone restores (gram, once): {', '.join(users)}."
-            if users
-            else f"No layer alone restores {USES:.0%} or more of the change (gram, once)."
-        )
+        alone = f"No layer alone restores {USES:.0%} or more of the change (gram, once)."
+        if users:
+            alone = f"Shares of the change that one layer alone restores (gram, once): {', '.join(users)}."
         return (
             f"\nThe context carries the noise level up to layer {carries.max(initial=1)}, the last before which gram "
             f"restores {CARRIES:.0%} or more.\n{alone}"
@@ -310,12 +307,12 @@ def _parts(model: LinearTransformer, parts: Sequence[str] | None) -> list[str]:
 
 
 def _levels(problem: BaseProblem, low: float | None, high: float | None) -> tuple[float, float]:
-    noise = getattr(problem, "noise", None)
-    if (low is None or high is None) and noise is None:
-        refuse("two noise levels are needed", "a problem without a noise distribution", LEVELS)
-    ends = (np.nan, np.nan) if noise is None else noise.quantile(np.array(QUANTILES)).tolist()
-    first = number("low", ends[0] if low is None else low)
-    second = number("high", ends[1] if high is None else high)
+    if low is None or high is None:
+        if problem.noise is None:
+            refuse("two noise levels are needed", "a problem without a noise distribution", LEVELS)
+        usual = problem.noise.quantile(np.array(QUANTILES)).tolist()
+    first = number("low", usual[0] if low is None else low)
+    second = number("high", usual[1] if high is None else high)
     if low is None and high is None and first == second:
         refuse("patching needs two noise levels", f"a problem with one, {first:g}", LEVELS)
     if not first < second < np.inf:
@@ -353,10 +350,8 @@ def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal
     return tuple(values[..., finite] for values in products)
 
 
-def _three_digits(value: float | int) -> Any:
-    """A share as text; whole numbers as they are."""
-    if isinstance(value, int):
-        return value
+def _three_digits(value: float) -> str:
+    """A share as text."""
     return f"{round(value, 3) + 0.0:8.3f}" if np.isfinite(value) else "-".rjust(8)
 
 

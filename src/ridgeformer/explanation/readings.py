@@ -13,8 +13,8 @@ w* as they are, and see what moves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,8 @@ Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Readings:
-    """One number for every sequence, B of them, and every state (L+1), layer (L), or neither (1).
+class Readings(SimpleNamespace):
+    """Arrays by name: one number for every sequence, B of them, and every state (L+1), layer (L), or neither (1).
 
     w* is the least-squares solution of a context, rho its residual sum of squares. How far something moved is the
     squared distance by which it moves when a sequence gets the rho of another one of the same length, while S and w*
@@ -77,39 +76,9 @@ class Readings:
         gram: |G|^2 for these blocks, [L, B, 4].
     """
 
-    sigma: Array
-    count: Array
-    residual: Array
-    values: Array
-    least: Array
-    goal_along: Array
-    goal: Array
-    offset: Array
-    floor: Array
-    bayes: Array
-    bayes_moved: Array
-    own: Array
-    with_goal: Array
-    to_ols: Array
-    to_goal: Array
-    to_bayes: Array
-    labels: Array
-    spectrum: Array
-    along: Array
-    moved: Array
-    factor: Array
-    delta: Array
-    by_gradient: Array
-    gradient: Array
-    by_newton: Array
-    newton: Array
-    momentum: Array
-    kept: Array
-    u: Array
-    through: Array
-    act: Array
-    by_gram: Array
-    gram: Array
+    if TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> Array: ...
 
     def select(self, chosen: NDArray[np.bool_]) -> Readings:
         """Return the readings of some of the sequences.
@@ -120,7 +89,7 @@ class Readings:
         Returns:
             The readings.
         """
-        return Readings(**{f.name: getattr(self, f.name)[:, chosen] for f in fields(self)})
+        return Readings(**{name: values[:, chosen] for name, values in vars(self).items()})
 
     def __len__(self) -> int:
         return int(self.sigma.shape[1])
@@ -156,7 +125,7 @@ def read(
         with np.errstate(all="ignore"):
             pieces += [_block(model, part, best) for part in parts]
         progress(count)
-    return Readings(**{f.name: _joined([getattr(piece, f.name) for piece in pieces]) for f in fields(Readings)})
+    return Readings(**{name: _joined([vars(piece)[name] for piece in pieces]) for name in vars(pieces[0])})
 
 
 def _joined(pieces: list[Array]) -> Array:

@@ -25,11 +25,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 ESTIMATES = 0.9  # of the way from what raw labels tell to what the residual of least squares tells
 SOLVES = 1 / 3  # of the error of direction
 FALL = 0.25  # of the error of shrinkage or the condition number
@@ -115,9 +114,9 @@ def summary(average: Behaviour, jobs: list[Role], removed: Array) -> list[str]:
     Returns:
         The sentences.
     """
-    by_kind = {kind: [role.layer for role in jobs if role.kind == kind] for kind in NAMES}
+    by_kind = _by_kind(jobs)
     parts = [_does(by_kind[kind], NAMES[kind]) for kind in NAMES if by_kind[kind]]
-    work = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
+    work = f"{_listed(parts)}."
     most, least = int(np.argmax(removed)), int(np.argmin(removed))
     harm = f"Removing layer {most + 1} does most harm: the model then has {_times(removed[most])} its loss"
     if removed[most] <= 1:
@@ -147,8 +146,7 @@ def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
     Returns:
         Sentences.
     """
-    by_kind = {kind: [role.layer for role in jobs if role.kind == kind] for kind in NAMES}
-    lines = []
+    by_kind, lines = _by_kind(jobs), []
     if not average.has_levels:
         lines.append("The sequences have no noise levels, so nothing is said about their estimation.")
     elif np.isnan(average.known[0]):
@@ -301,6 +299,11 @@ def _ends(noise: ByNoise, values: Array, words: Callable[[float], str]) -> str:
     return first if len(noise.sigma) == 1 else f"{first} and {words(values[-1])} at sigma = {noise.sigma[-1]:g}"
 
 
+def _by_kind(jobs: list[Role]) -> dict[str, list[int]]:
+    """The layers that do each kind of job."""
+    return {kind: [role.layer for role in jobs if role.kind == kind] for kind in NAMES}
+
+
 def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -> str:
     if not layers:
         return f"{none}: the error of {name} is {error[0]:.3g} before the first layer and {error[-1]:.3g} at the end."
@@ -312,6 +315,8 @@ def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -
 
 
 def _layers(layers: list[int]) -> str:
-    if len(layers) == 1:
-        return f"layer {layers[0]}"
-    return f"layers {', '.join(map(str, layers[:-1]))} and {layers[-1]}"
+    return f"layer{'s' * (len(layers) > 1)} {_listed([*map(str, layers)])}"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -98,11 +98,9 @@ def export(
     universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
     whole = universal and context is None and chosen.takes("units")
     if units is not None and not whole:
-        refuse(
-            "the units of a model for every dimension are exported to python, torch and latex, for any n",
-            f"the format {to}" if to == "onnx" else f"{model}, context={context}",
-            "Export the model alone, or leave out the context.",
-        )
+        rule = "the units of a model for every dimension are exported to python, torch and latex, for any n"
+        received = f"the format {to}" if to == "onnx" else f"{model}, context={context}"
+        refuse(rule, received, "Export the model alone, or leave out the context.")
     if whole:
         return chosen.make(model, about=about, units=units, **options)
     known = model.layout.coordinate == "none"
@@ -110,11 +108,9 @@ def export(
         model = model.to_attention("sum", integer("context", context))
     if model.layout.attention == "mean" or not known:
         remedy = "Pass context=20 for what is the same function at n = 20, for example."
-        refuse(
-            "export writes models with attention by sum, whose further coordinates start at zero",
-            f"one with {model.layout}",
-            remedy if known else "Train one without a constant or a length in its tokens.",
-        )
+        remedy = remedy if known else "Train one without a constant or a length in its tokens."
+        rule = "export writes models with attention by sum, whose further coordinates start at zero"
+        refuse(rule, f"one with {model.layout}", remedy)
     if context is not None:
         about = f"What follows is valid for contexts of exactly n = {context} examples. {about}".strip()
         options = {**options, "context": context} if chosen.takes("context") else options

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 import textwrap
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -17,6 +21,21 @@ from ridgeformer.validation import array, integer
 
 Float = NDArray[np.floating[Any]]
 NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
+
+
+@functools.cache
+def templates(name: str) -> dict[str, Template]:
+    """Read the pieces of which the source of an export is made, from the file of this name beside this module.
+
+    Args:
+        name: The name of the file without its ending.
+
+    Returns:
+        The pieces by name; each follows a line such as `=== header`.
+    """
+    text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
+    parts = re.split(r"(?:^|\n)=== (\w+)\n", text)[1:]
+    return {piece: Template(body) for piece, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def omegas(model: LinearTransformer) -> Float | None:
@@ -152,24 +171,8 @@ def wrapped(numbers: str, width: int) -> list[str]:
     Returns:
         The lines, indented.
     """
-    return textwrap.wrap(
-        numbers,
-        width,
-        initial_indent="    ",
-        subsequent_indent="        ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-MOMENTS = r"""  \Sigma^{l} &= \sum_{i=1}^{n} x_i^{l} (x_i^{l})^\top, \qquad
-  \alpha^{l} = \sum_{i=1}^{n} y_i^{l} x_i^{l}, \qquad
-  \lambda^{l} = \sum_{i=1}^{n} (y_i^{l})^2"""
-
-LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ ROOMy_i \end{pmatrix}, \qquad
-  G^{l} = \sum_{i=1}^{n} e_i^{l} (e_i^{l})^\top \\
-  e_i^{l+1} &= e_i^{l} + \sum_{k=1}^{HEADS} P_k^{l} G^{l} Q_k^{l} e_i^{l} \\
-  \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
+    wrap = functools.partial(textwrap.wrap, break_on_hyphens=False, break_long_words=False)
+    return wrap(numbers, width, initial_indent="    ", subsequent_indent="        ")
 
 
 def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, units: Universal | None = None) -> str:
@@ -226,7 +229,7 @@ def _units(units: Universal) -> list[str]:
 
 
 def _diagonal(omega: Float, digits: int) -> list[str]:
-    rows = [MOMENTS]
+    rows = [templates("latex")["moments"].substitute()]
     for layer, ((xx, xy), (yx, yy)) in enumerate(omega):
         at = f"^{{{layer}}}"
         x = _sum(f"x_i{at}", [(xx, rf"\Sigma{at} x_i{at}"), (xy, rf"y_i{at} \alpha{at}")], digits)
@@ -254,11 +257,11 @@ def _number(value: float, digits: int) -> str:
 
 
 def _dense(model: LinearTransformer, digits: int) -> list[str]:
-    text = LAYER.replace("HEADS", str(model.heads)).replace("LAYERS", str(model.layers))
-    if model.heads == 1:
-        text = text.replace(r"\sum_{k=1}^{1} P_k^{l} G^{l} Q_k^{l}", "P^{l} G^{l} Q^{l}")
+    heads = rf"\sum_{{k=1}}^{{{model.heads}}} P_k^{{l}} G^{{l}} Q_k^{{l}}"
+    attention = "P^{l} G^{l} Q^{l}" if model.heads == 1 else heads
     room = rf"0_{{{model.layout.scratch}}} \\ " if model.layout.scratch else ""  # so many zeros
-    equations = text.replace("SIZE", str(model.width + 1)).replace("ROOM", room)
+    names = {"room": room, "attention": attention, "layers": model.layers, "size": model.width + 1}
+    equations = templates("latex")["layer"].substitute(names)
     return [*_align([equations]), *_matrices({"P": model.P, "Q": model.Q}, digits)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import MissingPackageError, refuse
+from ridgeformer.errors import optional, refuse
 from ridgeformer.export.latex import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
 
@@ -29,9 +29,8 @@ class _Graph:
         with np.errstate(over="ignore"):
             whole = np.asarray(value, np.int64 if isinstance(value, list) else np.float32)
         if not np.isfinite(whole).all():
-            refuse(
-                "parameters must fit in float32", f"{name} of {np.abs(value).max():.3g}", "Export to python instead."
-            )
+            received = f"{name} of {np.abs(value).max():.3g}"
+            refuse("parameters must fit in float32", received, "Export to python instead.")
         self.constants.append(numpy_helper.from_array(whole, name))
         return name
 
@@ -62,22 +61,15 @@ def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
         InputError: A number of the model does not fit in float32.
         MissingPackageError: onnx is not installed.
     """
-    try:
-        from onnx import TensorProto, checker, helper
-    except ImportError as error:
-        raise MissingPackageError("an ONNX export needs onnx, which is not installed. Run pip install onnx.") from error
-
-    graph = _Graph()
+    onnx = optional("an ONNX export needs onnx", "onnx")
+    helper, graph = onnx.helper, _Graph()
     _layers(graph, model)
 
     def tensor(name: str, *shape: int | str) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
 
-    inputs = [
-        tensor("X", "batch", "context", model.dim),
-        tensor("y", "batch", "context"),
-        tensor("x_query", "batch", "queries", model.dim),
-    ]
+    X, x_query = tensor("X", "batch", "context", model.dim), tensor("x_query", "batch", "queries", model.dim)
+    inputs = [X, tensor("y", "batch", "context"), x_query]
     outputs = [tensor("prediction", "batch", "queries"), tensor("weights", "batch", model.dim)]
     graph_model = helper.make_model(
         helper.make_graph(graph.nodes, "linear transformer", inputs, outputs, graph.constants),
@@ -86,7 +78,7 @@ def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    checker.check_model(graph_model, full_check=True)
+    onnx.checker.check_model(graph_model, full_check=True)
     return bytes(graph_model.SerializeToString())
 
 

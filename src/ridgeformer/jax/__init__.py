@@ -6,13 +6,10 @@
 ['p', 'q']
 """
 
-from ridgeformer.errors import MissingPackageError
+from ridgeformer.errors import optional
 
-try:
-    import jax  # noqa: F401
-except ImportError as error:
-    raise MissingPackageError("ridgeformer.jax needs JAX, which is not installed. Run pip install jax.") from error
+optional("ridgeformer.jax needs JAX", "jax")
 
-from ridgeformer.jax.model import JaxParameters, apply, from_jax, moment_loss, to_jax
+from ridgeformer.jax.model import JaxParameters, apply, from_jax, moment_loss, to_jax  # noqa: E402
 
 __all__ = ["JaxParameters", "apply", "from_jax", "moment_loss", "to_jax"]

@@ -18,7 +18,7 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments, is_symmetric
-from ridgeformer.validation import unmasked
+from ridgeformer.validation import fits, unmasked
 
 
 class Form(NamedTuple):
@@ -102,11 +102,8 @@ def from_jax(parameters: JaxParameters | Mapping[str, Any], like: LinearTransfor
         arrays = {name: np.array(value) for name, value in parameters.arrays.items()}  # type: ignore[union-attr]
         family = form.family(**arrays)
     except TypeError as error:
-        refuse(
-            f"the parameters of a {form.family.name} model must have their names",
-            shown(error),
-            "Pass what to_jax returned.",
-        )
+        rule = f"the parameters of a {form.family.name} model must have their names"
+        refuse(rule, shown(error), "Pass what to_jax returned.")
     return LinearTransformer(family, form.dim, form.layout)
 
 
@@ -194,11 +191,7 @@ def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, .
     return (_call(pullback, shapes, values, slope),)
 
 
-def _kernel_only(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return _by_family_forward(form, names, values)[0]
-
-
-_kernel = jax.custom_vjp(_kernel_only, nondiff_argnums=(0, 1))
+_kernel = jax.custom_vjp(lambda *arguments: _by_family_forward(*arguments)[0], nondiff_argnums=(0, 1))
 _kernel.defvjp(_by_family_forward, _by_family_backward)
 
 
@@ -215,11 +208,8 @@ def check_parameters(parameters: object) -> Form:
         InputError: They are something else.
     """
     if not isinstance(parameters, JaxParameters):
-        refuse(
-            "parameters must be those that to_jax gives",
-            kind_of(parameters),
-            "Pass to_jax(model)[0], or arrays by name to from_jax(arrays, like=model).",
-        )
+        remedy = "Pass to_jax(model)[0], or arrays by name to from_jax(arrays, like=model)."
+        refuse("parameters must be those that to_jax gives", kind_of(parameters), remedy)
     return parameters.form
 
 
@@ -238,21 +228,15 @@ def gram_array(form: Form, moments: Any) -> Any:
     """
     if isinstance(moments, Moments):
         if moments.dim != form.dim:
-            refuse(
-                f"moments must have the model's dimension {form.dim}",
-                moments.dim,
-                f"Pass moments of dimension {form.dim}.",
-            )
+            rule = f"moments must have the model's dimension {form.dim}"
+            refuse(rule, moments.dim, f"Pass moments of dimension {form.dim}.")
         return jnp.asarray(np.asarray(moments.gram_of(form.layout)))
-    gram = floating("gram", moments)
+    gram, D = floating("gram", moments), form.width + 1
     if form.layout.extra and gram.shape[-2:] == (form.dim + 1,) * 2:
-        refuse(
-            f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} "
-            "more than (x, y)",
-            f"shape {gram.shape}, that of (x, y)",
-            "Pass Moments, or model.layout.gram(gram, n, sums).",
-        )
-    _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
+        rule = f"gram must have shape (..., {D}, {D}), because tokens hold {form.layout.extra} more than (x, y)"
+        remedy = "Pass Moments, or model.layout.gram(gram, n, sums)."
+        refuse(rule, f"shape {gram.shape}, that of (x, y)", remedy)
+    _check_shape("gram", gram.shape, (D, D))
     if not isinstance(gram, jax.core.Tracer) and not is_symmetric(np.asarray(gram, np.float64)):
         refuse("gram must be symmetric", "matrices that are not", "Pass Moments, or X.mT @ X of tokens X.")
     return gram
@@ -280,11 +264,7 @@ def floating(name: str, value: Any) -> Any:
 
 def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> None:
     """The last axes of an array."""
-    given = shape[-len(wanted) :]
-    fits = len(given) == len(wanted) and all(
-        isinstance(size, str) or size == length for size, length in zip(wanted, given, strict=True)
-    )
-    if not fits:
+    if not fits(shape[-len(wanted) :], wanted):
         text = ", ".join(map(str, wanted))
         refuse(f"{name} must have shape (..., {text})", f"shape {shape}", "Reshape or slice it to fit.")
 
@@ -319,11 +299,8 @@ def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, 
     gram = gram_array(form, moments)
     goal = floating("target", target)
     if gram.ndim != 3 or goal.shape != (len(gram), form.dim):
-        refuse(
-            f"gram and target must have shapes (B, {form.width + 1}, {form.width + 1}) and (B, {form.dim})",
-            f"{gram.shape} and {goal.shape}",
-            "Pass one of each for every context.",
-        )
+        rule = f"gram and target must have shapes (B, {form.width + 1}, {form.width + 1}) and (B, {form.dim})"
+        refuse(rule, f"{gram.shape} and {goal.shape}", "Pass one of each for every context.")
     weight = None if metric is None else floating("metric", metric)
     if weight is not None and weight.shape not in ((form.dim, form.dim), (len(gram), form.dim, form.dim)):
         shapes = f"({form.dim}, {form.dim}) or ({len(gram)}, {form.dim}, {form.dim})"
@@ -355,9 +332,8 @@ def _native(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
     def compute(kernel: Any, gram: Any, goal: Any, weight: Any) -> Any:
         given = type(kernel)(*(np.asarray(value) for value in kernel))
         metric = None if weight is None else np.asarray(weight)
-        result = engines.current().evaluate(
-            given, np.asarray(gram), np.asarray(goal), metric=metric, counted=goal.shape[-1]
-        )
+        gram, goal = np.asarray(gram), np.asarray(goal)
+        result = engines.current().evaluate(given, gram, goal, metric=metric, counted=goal.shape[-1])
         assert result.gradient is not None
         return np.asarray(result.loss, dtype), type(kernel)(*(piece.astype(dtype) for piece in result.gradient))
 

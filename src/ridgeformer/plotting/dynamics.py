@@ -10,10 +10,10 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation import compare
@@ -22,6 +22,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.plotting import style, weights
 from ridgeformer.training import Training
 from ridgeformer.validation import choice, integer, number
+from ridgeformer.values import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["draw_animation", "draw_curves", "draw_trajectories"]
 
 
-Array = NDArray[np.float64]
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
 PER_INCH = 14  # characters of a title
 RISE = 100.0  # of the loss at the start: what is higher leaves the axis
@@ -222,12 +222,8 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     axis.plot(np.maximum(x, least), history.loss, color=style.GREY)
     axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=style.VERMILION, clip_on=False)
     title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
-    style.panel(
-        axis,
-        title + style.leaves(history.loss, highest).replace(" (", "\n("),
-        training.spec.protocol.axis,
-        "unadjusted loss",
-    )
+    title += style.leaves(history.loss, highest).replace(" (", "\n(")
+    style.panel(axis, title, training.spec.protocol.axis, "unadjusted loss")
     axis.set(xscale="log", yscale="log")
     style.limit(axis, [(x, history.loss, style.GREY)], highest)
     style.decimals(axis)
@@ -253,9 +249,8 @@ def _gif(frames: list[bytes], milliseconds: int) -> bytes:
 
     images = [Image.open(io.BytesIO(frame)).convert("P", palette=Image.Palette.ADAPTIVE) for frame in frames]
     buffer = io.BytesIO()
-    images[0].save(
-        buffer, format="GIF", save_all=True, append_images=images[1:], duration=milliseconds, loop=0, optimize=False
-    )
+    how: dict[str, Any] = {"save_all": True, "duration": milliseconds, "loop": 0, "optimize": False}
+    images[0].save(buffer, format="GIF", append_images=images[1:], **how)
     return buffer.getvalue()
 
 
@@ -263,27 +258,9 @@ def _page(frames: list[bytes], milliseconds: int, training: Training) -> bytes:
     """A page of its own: the frames, a slider and a button."""
     pictures = json.dumps([f"data:image/png;base64,{base64.b64encode(frame).decode()}" for frame in frames])
     title = html.escape(training.spec.describe())
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>body {{ font-family: sans-serif; max-width: 920px; margin: 2em auto }} img {{ width: 100% }}
-input {{ width: 80% }}</style>
-<h1 style="font-size: 1.1em">{title}</h1>
-<img id="frame" alt="Learning curve, profile and weights at one step">
-<p><button id="play">Play</button> <input id="at" type="range" min="0" max="{len(frames) - 1}" value="0"
-aria-label="Frame"></p>
-<script>
-const frames = {pictures}, image = document.getElementById("frame"), at = document.getElementById("at");
-let timer = null;
-function show() {{ image.src = frames[at.value]; }}
-function next() {{ at.value = (Number(at.value) + 1) % frames.length; show(); }}
-document.getElementById("play").onclick = (event) => {{
-  if (timer) {{ clearInterval(timer); timer = null; }} else timer = setInterval(next, {milliseconds});
-  event.target.textContent = timer ? "Pause" : "Play";
-}};
-at.oninput = show;
-show();
-</script></html>
-""".encode()
+    page = Template((Path(__file__).parent / "animation.html").read_text(encoding="utf-8"))
+    values = {"title": title, "last": len(frames) - 1, "pictures": pictures, "milliseconds": milliseconds}
+    return page.substitute(values).encode()
 
 
 def _is_flow(training: Training) -> bool:
@@ -312,11 +289,10 @@ def _snapshots(training: Training) -> Array:
 
 def _check_descent(training: Training) -> None:
     if "table" not in training.course:
-        refuse(
-            "this picture is of a descent, whose course is recorded",
-            f"a run of {type(training.spec.protocol).__name__}, which records no steps of one model",
-            "Train by GradientDescent, SGD, Adam or GradientFlow, or use ridgeformer.plotting.training.draw_training.",
-        )
+        received = f"a run of {type(training.spec.protocol).__name__}, which records no steps of one model"
+        other = "or use ridgeformer.plotting.training.draw_training."
+        remedy = f"Train by GradientDescent, SGD, Adam or GradientFlow, {other}"
+        refuse("this picture is of a descent, whose course is recorded", received, remedy)
 
 
 DRAWN: dict[str, Callable[..., Any]] = {

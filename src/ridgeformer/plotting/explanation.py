@@ -130,6 +130,8 @@ def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
 
     With one noise level, or none, there is one line over the layers instead.
     """
+    import matplotlib
+
     if len(sigmas) == 1:
         layers = np.arange(1, len(rows) + 1)
         axis.plot(layers, rows[:, 0], "o-", color=style.BLUE, markersize=4, linewidth=1.5)
@@ -144,7 +146,8 @@ def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
         below = heights[layer] = max(ends[layer], below + apart)
     heights -= max(0.0, heights.max() - high)
     reach = float(sigmas[-1] - sigmas[0]) or 1.0
-    for layer, colour in enumerate(_shades(len(rows))):
+    for layer in range(len(rows)):  # dark to light, in order, apart for colour-blind readers too
+        colour = matplotlib.colormaps["viridis"](0.95 * layer / len(rows))
         axis.plot(sigmas, rows[layer], color=colour, linewidth=1.5, marker="o", markersize=2.5)
         style.mark_cut(axis, sigmas, rows[layer], colour)
         place = sigmas[-1] + 0.06 * reach, heights[layer]
@@ -174,13 +177,14 @@ def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
     """Draw w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = explanation.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
-    for colour, index in zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False):
+    lines = list(zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False))
+    for colour, index in lines:
         label = "all sequences" if np.isnan(noise.sigma[index]) else f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
         axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
     axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
-    for colour, index in zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False):
+    for colour, index in lines:
         style.mark_cut(axis, noise.eigenvalues, noise.filter[layer, index], colour)
     kinds = ", ".join(SHORT.get(role.kind, role.kind) for role in explanation.roles if role.layer == layer)
     by_mean = explanation.model.layout.attention == "mean"
@@ -190,13 +194,6 @@ def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
         axis.set_ylabel("estimate / least squares")
     label = "ridge regression" if explanation.goal == "ridge" else explanation.goal_words
     axis.plot([], [], "--", color="black", linewidth=1, label=label)
-
-
-def _shades(count: int) -> list[Any]:
-    """Dark to light, in order, apart for colour-blind readers too."""
-    import matplotlib
-
-    return [matplotlib.colormaps["viridis"](0.95 * i / max(count, 1)) for i in range(count)]
 
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -234,10 +231,8 @@ def draw_patching(patching: NoisePatching, path: Path | str | None = None, *, ti
     shares = np.concatenate([patching.restored, patching.once])
     low, high = np.nanmin(shares, initial=-0.1), np.nanmax(shares, initial=1.1)
     axes[0].set(ylabel="share of the change that is restored", ylim=(max(low - 0.1, -1.0), min(high + 0.1, 2.0)))
-    for axis, values, words in (
-        (axes[0], patching.restored, "this layer and all later ones see it"),
-        (axes[1], patching.once, "this layer alone sees it"),
-    ):
+    shown = (patching.restored, "this layer and all later ones see it"), (patching.once, "this layer alone sees it")
+    for axis, (values, words) in zip(axes, shown, strict=True):
         style.panel(axis, f"a patch of the state that the layer reads:\n{words}", "layer", axis.get_ylabel())
         axis.axhline(0, color=style.GREY, linewidth=0.8)
         axis.axhline(1, color=style.GREY, linewidth=0.8, linestyle=":")
@@ -307,9 +302,8 @@ def _heat(
     layers = np.append(algorithms.layer - 0.5, algorithms.layer[-1] + 0.5)
     mesh = axis.pcolormesh(edges, layers, values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     best = algorithms.closest(name) + (0 if ridge else 1)
-    axis.plot(
-        best, algorithms.layer, "o", markersize=4, markerfacecolor="white", markeredgecolor="black", clip_on=False
-    )
+    look: Any = {"markersize": 4, "markerfacecolor": "white", "markeredgecolor": "black", "clip_on": False}
+    axis.plot(best, algorithms.layer, "o", **look)
     if far:
         axis.set_xscale("log")
     if ridge:

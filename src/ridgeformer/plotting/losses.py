@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import Losses
 from ridgeformer.losses import EXPLODES, rounding
 from ridgeformer.plotting import style
+from ridgeformer.values import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["draw_losses"]
 
 
-Array = NDArray[np.float64]
 LABELS = {"sigma": "noise level sigma", "context": "number of examples n", "layer": "layer", "": "predictor"}
 MARKERS = ("o", "s", "^", "D")
 PER_INCH = 12  # characters of a title
@@ -88,9 +87,8 @@ def _maps(losses: Losses, title: str) -> Figure:
         middle = float(np.mean(image.get_clim()))
         for (i, j), value in np.ndenumerate(one):
             text = "-" if not np.isfinite(value) else f"{value:.2f}" if known and value < 100 else f"{value:.2g}"
-            axis.text(
-                i, j, text, ha="center", va="center", fontsize=7, color=style.BLACK if value > middle else "white"
-            )
+            colour = style.BLACK if value > middle else "white"
+            axis.text(i, j, text, ha="center", va="center", fontsize=7, color=colour)
         axis.set_xticks(range(len(dims)), [str(d) for d in dims], fontsize=8)
         axis.set_yticks(range(len(contexts)), [str(n) for n in contexts], fontsize=8)
         axis.set_xlabel("dimension d")

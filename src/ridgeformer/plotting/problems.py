@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, neat, panel, write
 from ridgeformer.problems import Problem, Sequences
 from ridgeformer.problems.parts import shown_text
+from ridgeformer.values import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["check_drawable", "draw_problem"]
 
 
-Array = NDArray[np.float64]
 SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
 LARGEST = 1 << 26  # numbers in the tokens of the sequences
 
@@ -35,11 +34,9 @@ def check_drawable(problem: Problem) -> None:
         InputError: The sequences are too long.
     """
     if SPECTRA * problem.lengths.most * problem.dim > LARGEST:
-        refuse(
-            f"a picture shows sequences of at most {LARGEST // SPECTRA:,} numbers",
-            f"{problem.lengths.most:,} examples of {problem.dim:,} features",
-            "Draw a problem with a smaller context.",
-        )
+        received = f"{problem.lengths.most:,} examples of {problem.dim:,} features"
+        rule = f"a picture shows sequences of at most {LARGEST // SPECTRA:,} numbers"
+        refuse(rule, received, "Draw a problem with a smaller context.")
 
 
 def draw_problem(
@@ -106,9 +103,9 @@ def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> 
     numbers = np.arange(1, d + 1)
     counts = np.full(len(tokens.x), tokens.x.shape[1]) if tokens.context is None else tokens.context
     S = np.swapaxes(tokens.x, 1, 2) @ tokens.x / np.asarray(counts)[:, None, None]
+    style: Any = {"marker": "o", "markersize": 4} if d == 1 else {}
     for index, values in enumerate(_spectra(S)):
         label = "S / n of a context, S = sum x x'" if index == 0 else None
-        style: Any = {"marker": "o", "markersize": 4} if d == 1 else {}
         axis.plot(numbers, values, color=SKY, linewidth=0.7, alpha=0.7, label=label, **style)
     count = 1 if problem.features.fixed else max(2, min(200, LARGEST // (8 * d * d)))
     drawn = np.array(problem.features.covariances(d, count, np.random.default_rng(seed)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ridgeformer.plotting.style import BLACK, BLUE, GREY, LIGHT, VERMILION, blank, check_plot, panel, write
 from ridgeformer.validation import integer
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_predictions", "draw_weights"]
 
-Array = NDArray[np.float64]
 MOST = 40  # features that are shown
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeformer.errors import MissingPackageError, refuse, shown
+from ridgeformer.errors import optional, refuse, shown
 from ridgeformer.files import check_writable, path_of, write_whole
 
 if TYPE_CHECKING:
@@ -29,14 +29,9 @@ WINE, TEAL, BROWN = "#882255", "#44AA99", "#661100"  # by Paul Tol, where these 
 DARK, LIGHT, PALE = "#555555", "#D8D8D8", "#EFEFEF"  # greys of marks and levels, and of backgrounds
 EXPLODED = "x"  # the marker of noise levels at which a sequence exploded
 SETTINGS = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     "axes.linewidth": 0.6,
     "lines.linewidth": 1.3,
     "svg.fonttype": "none",  # text stays text
@@ -274,13 +269,7 @@ def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path 
 
 
 def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingPackageError(
-            "figures need matplotlib, which is not installed. Run pip install matplotlib."
-        ) from error
-    return matplotlib
+    return optional("figures need matplotlib", "matplotlib")
 
 
 def pictures(draw: Callable[[], Figure], suffixes: Sequence[str] = SUFFIXES) -> Iterator[tuple[str, bytes]]:
@@ -318,12 +307,9 @@ def save(draw: Callable[[], Figure], stem: Path, suffixes: Sequence[str] = SUFFI
         MissingPackageError: matplotlib is not installed.
         StorageError: A file cannot be written.
     """
-    written = []
     for suffix, content in pictures(draw, suffixes):
-        path = stem.with_suffix(f".{suffix}")
-        write_whole(path, content)
-        written.append(path)
-    return written
+        write_whole(stem.with_suffix(f".{suffix}"), content)
+    return [stem.with_suffix(f".{suffix}") for suffix in suffixes]
 
 
 def write(canvas: Figure, path: Path | None) -> Figure:

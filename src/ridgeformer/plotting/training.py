@@ -58,18 +58,15 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
     paper = not training.spec.protocol.adjusted
     kind = "unadjusted" if paper else "adjusted"
     # Whoever predicts, unadjusted - loss is, in expectation, the unadjusted loss of the oracle.
-    reported, best = (
-        (result.unadjusted, result.floor + (result.unadjusted - result.loss)) if paper else (result.loss, result.floor)
-    )
+    reported, best = result.loss, result.floor
+    if paper:
+        reported, best = result.unadjusted, result.floor + (result.unadjusted - result.loss)
     canvas = style.blank(7.5, 3.6)
     axis = canvas.subplots()
     highest = training.spec.problem.signal  # twice the loss of predicting nothing
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
-    when = (
-        "while training"
-        if paper
-        else "at the end of each descent,\non the sequences trained on (lower than\non fresh ones, if they are few)"
-    )
+    trained_on = "at the end of each descent,\non the sequences trained on (lower than\non fresh ones, if they are few)"
+    when = "while training" if paper else trained_on
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
     _draw_phases(axis, training, highest)
     label = f"{kind} loss on fresh sequences: {reported:.4g}"
@@ -133,14 +130,12 @@ def draw_runs(
         places = sorted({row[x] for row in mine})
         losses = [np.array([row["loss"] for row in mine if row[x] == place]) for place in places]
         axis.plot(places, [values.mean() for values in losses], "o-", markersize=4, color=colour, label=family)
-        axis.fill_between(
-            places, [v.min() for v in losses], [v.max() for v in losses], color=colour, alpha=0.2, linewidth=0
-        )
-        other = [
-            (r[x], r["loss"]) for r in mine if r["actual"] and not r["actual"].startswith(f"{family}, {r['layers']} ")
-        ]
+        low, high = ([end(values) for values in losses] for end in (np.min, np.max))
+        axis.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+        other = [row for row in mine if row["actual"] and not row["actual"].startswith(f"{family}, {row['layers']} ")]
         if other:
-            axis.plot(*zip(*other, strict=True), "o", markersize=4, color=colour, markerfacecolor="white")
+            above = [row["loss"] for row in other]
+            axis.plot([row[x] for row in other], above, "o", markersize=4, color=colour, markerfacecolor="white")
     floor = float(np.nanmean([row["floor"] for row in rows]))
     problem = runs[0].spec.problem
     if floor > rounding(problem.signal):

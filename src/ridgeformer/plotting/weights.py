@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Matrices, Mixings, Omegas
 from ridgeformer.engine.kernels import layer_of
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 OMEGAS = ("xx", "xy", "yx", "yy")
 
 

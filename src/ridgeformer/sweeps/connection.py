@@ -56,7 +56,8 @@ class Connection:
         if self._client is None:
             return True
         passed = self._passed()
-        connected = _is_connected(self._client)
+        stream = self._client.scheduler_comm
+        connected = self._client.status == "running" and stream is not None and not stream.closed()
         self._down = 0.0 if connected else self._down + passed
         self._silent = 0.0 if connected and self._is_answered() else self._silent + passed
         self._warn_if_idle(passed)
@@ -98,21 +99,13 @@ class Connection:
         self._idle = self._idle + passed if self._workers == 0 else 0.0
         if self._idle > IDLE and not self._warned:
             self._warned = True
-            warnings.warn(
-                f"No worker is connected to the Dask scheduler at {self._address}, so nothing is being trained. "
-                f"Start one with `dask worker {self._address}`.",
-                stacklevel=2,
-            )
+            idle = f"No worker is connected to the Dask scheduler at {self._address}, so nothing is being trained."
+            warnings.warn(f"{idle} Start one with `dask worker {self._address}`.", stacklevel=2)
 
 
 async def _identity(client: Any) -> dict[str, Any]:
     identity: dict[str, Any] = await client.scheduler.identity()
     return identity
-
-
-def _is_connected(client: Any) -> bool:
-    stream = client.scheduler_comm
-    return client.status == "running" and stream is not None and not stream.closed()
 
 
 def _client_of(executor: Executor | None) -> Any:

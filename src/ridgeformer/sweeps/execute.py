@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ridgeformer.engine import default_threads
 from ridgeformer.errors import RidgeformerError, refuse
 from ridgeformer.problems import BaseProblem
 from ridgeformer.sweeps.connection import Connection
@@ -174,11 +175,9 @@ def _check_importable(problem: BaseProblem) -> None:
     kind = type(problem)
     main = sys.modules.get("__main__")
     if "<locals>" in kind.__qualname__ or (kind.__module__ == "__main__" and not hasattr(main, "__file__")):
-        refuse(
-            "a sweep needs problems whose class its worker processes can import by name",
-            f"{kind.__qualname__} of the module {kind.__module__}",
-            "Define the class at the top level of a module or script, outside functions and interactive sessions.",
-        )
+        remedy = "Define the class at the top level of a module or script, outside functions and interactive sessions."
+        rule = "a sweep needs problems whose class its worker processes can import by name"
+        refuse(rule, f"{kind.__qualname__} of the module {kind.__module__}", remedy)
 
 
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
@@ -231,6 +230,13 @@ def _begin_worker(driver: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _worker() -> Executor:
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, initializer=_begin_worker, initargs=(os.getpid(),))
+
+
 class _Driver:
     """Submits units, and submits again what was lost with a worker or a scheduler; `failures` grows as they happen.
 
@@ -239,16 +245,12 @@ class _Driver:
     """
 
     def __init__(self, folder: Path, executor: Executor | None, workers: int | None, interval: float) -> None:
-        from ridgeformer.engine import default_threads
-
         self.folder, self.given, self.interval = folder.absolute(), executor, interval
         self.workers = default_threads() if workers is None else integer("workers", workers, 1, 1024)
         self.threads = 1 if executor is None else None
         self.connection = Connection(executor, interval)
         self.idle: list[Executor] = []
-        self.running: dict[
-            Future[list[tuple[str, str]]], tuple[int, Executor]
-        ] = {}  # the number of the unit, and where
+        self.running: dict[Future[list[tuple[str, str]]], tuple[int, Executor]] = {}  # number of the unit, and where
         self.failures: list[Failure] = []
 
     def run(self, units: list[Unit], report: Callable[[int], None]) -> None:
@@ -282,9 +284,8 @@ class _Driver:
             if self.given is None and isinstance(error, BrokenProcessPool):  # our worker died while it was idle
                 return self._submit(units, i)
             self.connection.is_open()
-            self._fail(
-                units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
-            )
+            remedy = "Restart it, then give the command again."
+            self._fail(units[i], f"the executor accepts no more work ({error}). {remedy}")
 
     def _collect(self, units: list[Unit]) -> list[int]:
         """Wait for units to end, take them out of `running` and note what failed; returns those that were lost."""
@@ -314,10 +315,3 @@ class _Driver:
             executor.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.terminate()
-
-
-def _worker() -> Executor:
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, context, initializer=_begin_worker, initargs=(os.getpid(),))

@@ -172,10 +172,8 @@ def _noise(value: object) -> Noise:
     except InputError:
         raise
     except Exception as error:  # scipy's distributions raise what they like
-        raise InputError(
-            f"noise must be a distribution that can be evaluated; got {shown(value)}, which cannot "
-            f"({type(error).__name__}: {shown(error)}). Write uniform(0,5), for example."
-        ) from error
+        received = f"{shown(value)}, which cannot ({type(error).__name__}: {shown(error)})"
+        refuse("noise must be a distribution that can be evaluated", received, "Write uniform(0,5), for example.")
 
 
 READ: dict[str, Callable[[Any], object]] = {  # what values of an axis are read as

@@ -7,17 +7,12 @@
 True
 """
 
-from ridgeformer.errors import MissingPackageError
+from ridgeformer.errors import optional
 
-try:
-    import torch  # noqa: F401
-except ImportError as error:
-    raise MissingPackageError(
-        "ridgeformer.torch needs PyTorch, which is not installed. Run pip install torch."
-    ) from error
+optional("ridgeformer.torch needs PyTorch", "torch")
 
-from ridgeformer.torch.modules import TorchLayer, TorchModel, from_torch, to_torch
-from ridgeformer.torch.training import MomentBatch, ProblemDataset, TokenBatch, moment_loss, token_loss
+from ridgeformer.torch.modules import TorchLayer, TorchModel, from_torch, to_torch  # noqa: E402
+from ridgeformer.torch.training import MomentBatch, ProblemDataset, TokenBatch, moment_loss, token_loss  # noqa: E402
 
 __all__ = [
     "MomentBatch",

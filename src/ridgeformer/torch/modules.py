@@ -17,7 +17,9 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
+from ridgeformer.validation import fits
 
+PRECISE = (torch.float32, torch.float64)
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 
 
@@ -31,7 +33,7 @@ def to_numpy(value: Tensor) -> NDArray[Any]:
         The array; it shares its memory with a tensor on the CPU. What NumPy has no dtype for becomes float32.
     """
     value = value.detach().cpu()
-    array: NDArray[Any] = (value if value.dtype in (torch.float32, torch.float64) else value.float()).numpy()
+    array: NDArray[Any] = (value if value.dtype in PRECISE else value.float()).numpy()
     return array
 
 
@@ -285,14 +287,13 @@ def from_torch(module: TorchModel) -> LinearTransformer:
         )
     source = module.source
     for name, value in module.named_parameters():
-        if value.dtype not in (torch.float32, torch.float64):
+        if value.dtype not in PRECISE:
             refuse("a model has float32 or float64 numbers", f"{name} in {value.dtype}", "Call module.double().")
     try:
         arrays = {name: np.array(to_numpy(value)) for name, value in module.arrays().items()}
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
-        refuse(
-            "a module must keep the layers and parameters that to_torch gave it", shown(error), "Call to_torch again."
-        )
+        rule = "a module must keep the layers and parameters that to_torch gave it"
+        refuse(rule, shown(error), "Call to_torch again.")
     return LinearTransformer(type(source.family)(**arrays), source.dim, source.layout)
 
 
@@ -310,25 +311,15 @@ def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: T
     """
     if not isinstance(value, Tensor):
         refuse(f"{name} must be a tensor", kind_of(value), f"Use torch.as_tensor({name}).")
-    fits = len(shape) == value.ndim and all(
-        size >= 1 if isinstance(wanted, str) else size == wanted
-        for wanted, size in zip(shape, value.shape, strict=True)
-    )
-    if not fits:
+    if not fits(value.shape, shape) or 0 in value.shape:
         wanted = ", ".join(map(str, shape))
         refuse(f"{name} must have shape ({wanted})", f"shape {tuple(value.shape)}", "Reshape or slice it to fit.")
     if like is not None and value.dtype != like.dtype:
-        refuse(
-            f"{name} must have the dtype of the module, {like.dtype}",
-            str(value.dtype),
-            f"Use {name}.to({like.dtype}), or module.to({name}.dtype).",
-        )
+        remedy = f"Use {name}.to({like.dtype}), or module.to({name}.dtype)."
+        refuse(f"{name} must have the dtype of the module, {like.dtype}", str(value.dtype), remedy)
     if like is not None and value.device != like.device:
-        refuse(
-            f"{name} must be on the device of the module, {like.device}",
-            str(value.device),
-            f"Use {name}.to({str(like.device)!r}).",
-        )
+        remedy = f"Use {name}.to({str(like.device)!r})."
+        refuse(f"{name} must be on the device of the module, {like.device}", str(value.device), remedy)
 
 
 def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like: Tensor) -> Tensor:
@@ -351,11 +342,9 @@ def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like:
         return torch.from_numpy(np.array(model._gram(moments), order="K")).to(like.device, like.dtype)
     width = model.width + 1
     if isinstance(moments, Tensor) and model.layout.extra and moments.shape[1:] == (model.dim + 1,) * 2:
-        refuse(
-            f"gram must have shape (B, {width}, {width}), because tokens hold {model.layout.extra} more than (x, y)",
-            f"shape {tuple(moments.shape)}, that of (x, y)",
-            "Pass Moments, or batches of ProblemDataset(..., layout=model.layout).",
-        )
+        rule = f"gram must have shape (B, {width}, {width}), because tokens hold {model.layout.extra} more than (x, y)"
+        remedy = "Pass Moments, or batches of ProblemDataset(..., layout=model.layout)."
+        refuse(rule, f"shape {tuple(moments.shape)}, that of (x, y)", remedy)
     check_tensor("gram", moments, ("B", width, width), like)
     gram: Tensor = moments
     if not is_transformed() and not torch.compiler.is_compiling():

@@ -5,6 +5,7 @@ The loss is computed by the native kernel on the CPU, and by PyTorch elsewhere.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +21,8 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem
-from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed, kernel_of
+from ridgeformer.torch.modules import PRECISE, TorchModel, check_tensor, gram_tensor, is_transformed, kernel_of
 from ridgeformer.validation import choice, integer, real
-
-PRECISE = (torch.float32, torch.float64)
 
 
 class MomentBatch(NamedTuple):
@@ -96,14 +95,12 @@ class ProblemDataset(IterableDataset):
         if not isinstance(problem, BaseProblem):
             refuse("a data set needs a problem", kind_of(problem), 'Pass Problem(noise="uniform(0,5)").')
         choice("the form", form, ("moments", "tokens"))
-        if dtype not in (torch.float32, torch.float64):
+        if dtype not in PRECISE:
             refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")
         if form == "tokens" and not problem.lengths.fixed:
-            refuse(
-                "token form needs contexts of one length",
-                f"n = {problem.lengths}, which would be filled up with tokens that count as examples",
-                'Use form="moments", or a problem with one context length.',
-            )
+            received = f"n = {problem.lengths}, which would be filled up with tokens that count as examples"
+            remedy = 'Use form="moments", or a problem with one context length.'
+            refuse("token form needs contexts of one length", received, remedy)
         if layout is not None and not isinstance(layout, Layout):
             refuse("the layout must be a Layout", shown(layout), "Pass model.layout.")
         self.problem, self.form, self.dtype = problem, form, dtype
@@ -116,10 +113,8 @@ class ProblemDataset(IterableDataset):
     def __iter__(self) -> Iterator[MomentBatch | TokenBatch]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        step = self.first + worker
-        while self.batches is None or step < self.first + self.batches:
-            yield self.at(step)
-            step += workers
+        last = None if self.batches is None else self.first + self.batches
+        yield from map(self.at, itertools.islice(itertools.count(), self.first + worker, last, workers))
 
     def at(self, number: int) -> MomentBatch | TokenBatch:
         """Return one batch.
@@ -222,15 +217,11 @@ def _kernel(
     if isinstance(parameters, TorchModel):
         return parameters.source, parameters, parameters.kernel()
     if isinstance(parameters, torch.nn.Module) or not isinstance(parameters, Mapping):
-        refuse(
-            "moment_loss needs a module that to_torch made, or its parameters by name",
-            kind_of(parameters),
-            "Models outside moment form have token_loss.",
-        )
+        rule = "moment_loss needs a module that to_torch made, or its parameters by name"
+        refuse(rule, kind_of(parameters), "Models outside moment form have token_loss.")
     if not isinstance(like, LinearTransformer):
-        refuse(
-            "parameters by name need the model that they belong to", f"like={like!r}", "Pass like=model, or a module."
-        )
+        rule = "parameters by name need the model that they belong to"
+        refuse(rule, f"like={like!r}", "Pass like=model, or a module.")
     wanted = {name: value.shape for name, value in like.family.arrays.items()}
     given = {name: tuple(value.shape) for name, value in parameters.items()}
     if given != wanted:
@@ -277,11 +268,8 @@ def _save(ctx: Any, inputs: Any, output: list[Tensor]) -> None:
 
 def _backward(ctx: Any, gradient: list[Tensor]) -> Any:
     if torch.is_grad_enabled():  # create_graph=True: the saved gradient would count as a constant
-        refuse(
-            "the gradient of the native kernel cannot be differentiated again",
-            "a second derivative",
-            "Use module.weights(gram) and a loss of your own.",
-        )
+        rule = "the gradient of the native kernel cannot be differentiated again"
+        refuse(rule, "a second derivative", "Use module.weights(gram) and a loss of your own.")
     return None, [gradient[0] * piece for piece in ctx.saved_tensors], None, None, None, None
 
 

@@ -5,15 +5,13 @@ The progress line is the only thing that the library itself prints.
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import importlib
 import io
 import math
 import os
 from typing import Any
 
-from ridgeformer.errors import MissingPackageError
+from ridgeformer.errors import optional
 from ridgeformer.files import append, make_folder, path_of, write_whole
 from ridgeformer.training.job import Callback, TrainingProgress
 from ridgeformer.training.results import Training
@@ -41,7 +39,7 @@ class Display(Callback):
         name = progress.spec.describe_model()
         if self._bar is None:
             self._begin(name)
-        if self._bar is not None:
+        if not self._quiet:
             self._bar.update(self._row, completed=progress.fraction, description=name, state=f"{progress}")
 
     def _begin(self, name: str) -> None:
@@ -50,8 +48,8 @@ class Display(Callback):
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = Console(stderr=True)
-        if not (console.is_terminal or console.is_jupyter):
-            self._quiet = True
+        self._quiet = not (console.is_terminal or console.is_jupyter)
+        if self._quiet:
             return
         columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
         self._bar = Progress(*columns, console=console, transient=True)
@@ -147,7 +145,7 @@ class TensorBoardLogger(_NumberLogger):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
-        writers = _imported(rule, "Run pip install tensorboardX.", "tensorboardX", "torch.utils.tensorboard")
+        writers = optional(rule, "tensorboardX", "torch.utils.tensorboard")
         self.folder = path_of(folder, "TensorBoard needs the name of a folder", "logs", folder=True)
         self._kind = writers.SummaryWriter
 
@@ -180,7 +178,7 @@ class WandbLogger(_NumberLogger):
     """
 
     def __init__(self, project: str = "ridgeformer", **options: Any) -> None:
-        self._wandb = _imported("Weights & Biases needs the package wandb", "Run pip install wandb.", "wandb")
+        self._wandb = optional("Weights & Biases needs the package wandb", "wandb")
         self.project, self.options = project, options
 
     def on_start(self, spec: Spec) -> None:
@@ -195,11 +193,3 @@ class WandbLogger(_NumberLogger):
         """See `Callback.on_end`."""
         self._run.summary.update(training.result.as_dict())
         self._run.finish()
-
-
-def _imported(rule: str, remedy: str, *names: str) -> Any:
-    """The first of some modules that is installed."""
-    for name in names:
-        with contextlib.suppress(ImportError):
-            return importlib.import_module(name)
-    raise MissingPackageError(f"{rule}; it is not installed. {remedy}")

@@ -284,10 +284,6 @@ Steps = Generator[Step, None, Outcome]
 Report = Callable[[Step], None]
 
 
-def _ignore(step: Step) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """A model to be trained, and what helps to train it.
@@ -305,7 +301,7 @@ class Job:
     spec: Spec
     journal: Journal = field(default_factory=Journal)
     threads: int | None = None
-    report: Report = _ignore
+    report: Report = lambda step: None
     deadline: float | None = None
     shallower: Parent | None = None
     simpler: Parent | None = None

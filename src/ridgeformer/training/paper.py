@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
@@ -19,8 +18,8 @@ from ridgeformer.training.descent.steppers import TINY, State
 from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import integer, keywords, positive
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 FIRST, SECOND = 0.9, 0.999  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints
 ROWS = 200  # of the history, about

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,11 +27,6 @@ from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
-# The columns of a descent as they are stored.
-COLUMNS = (
-    *("step", "time", "sequences", "loss", "adjusted_loss", "gradient_norm", "seconds"),
-    *("rate", "clipped", "fresh_loss"),
-)
 SHOWN = 20  # rows that are printed, at most
 
 
@@ -102,47 +97,21 @@ class History(Value, Table):
     fresh_loss: Array
 
     @classmethod
-    def of_points(cls, points: list[Point], oracle: float, result: Loss) -> History:
-        """Return the history of a search or of the paper's protocol.
+    def of(cls, phase: Sequence[str], columns: Arrays, result: Loss) -> History:
+        """Return the history with some of the `COLUMNS`; the others are NaN.
 
         Args:
-            points: Its pieces of work.
-            oracle: The loss of the oracle, by which their losses are larger than adjusted ones.
+            phase: The phase of every row.
+            columns: The known columns by name.
             result: The loss of the trained model, with its floor.
 
         Returns:
             The table.
         """
-        loss = np.array([point.loss for point in points], np.float64)
-        column: Arrays = {
-            "step": np.arange(1, len(points) + 1),
-            "sequences": np.array([point.sequences for point in points], np.int64),
-            "loss": loss,
-            "adjusted_loss": loss - oracle,
-            "seconds": np.array([point.seconds for point in points], np.float64),
-        }
-        return cls._of_columns(tuple(point.phase for point in points), column, result)
-
-    @classmethod
-    def of_descent(cls, name: str, table: Array, result: Loss) -> History:
-        """Return the history of a descent.
-
-        Args:
-            name: The name of the protocol.
-            table: What was recorded, in the order of `COLUMNS`, [K, 10].
-            result: The loss of the trained model, with its floor.
-
-        Returns:
-            The table.
-        """
-        return cls._of_columns((name,) * len(table), dict(zip(COLUMNS, table.T, strict=True)), result)
-
-    @classmethod
-    def _of_columns(cls, phase: tuple[str, ...], column: Arrays, result: Loss) -> History:
-        """The table of some of the `COLUMNS`; the others are NaN."""
-        column = dict.fromkeys(COLUMNS, np.full(len(phase), np.nan)) | column
+        column = dict.fromkeys(COLUMNS, np.full(len(phase), np.nan)) | columns
         column |= {name: column[name].astype(np.int64) for name in ("step", "sequences")}
-        return cls(phase, **column, ratio=_ratios(column["adjusted_loss"], result))
+        ratios = [ratio(value, result.floor, result.signal) for value in column["adjusted_loss"].tolist()]
+        return cls(tuple(phase), **column, ratio=np.array(ratios, np.float64))
 
     def rows(self) -> list[dict[str, Any]]:
         """See `Table.rows`."""
@@ -153,8 +122,8 @@ class History(Value, Table):
         """Whether all is equal but for the seconds."""
         if not isinstance(other, History) or self.phase != other.phase:
             return False
-        names = (*(name for name in COLUMNS if name != "seconds"), "ratio")
-        return all(np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in names)
+        pairs = ((getattr(self, name), getattr(other, name)) for name in (*COLUMNS, "ratio") if name != "seconds")
+        return all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -184,10 +153,8 @@ class History(Value, Table):
         return super().__str__() if len(self) else "no recorded steps"
 
 
-def _ratios(adjusted: Array, result: Loss) -> Array:
-    return np.array([ratio(value, result.floor, result.signal) for value in adjusted.tolist()], np.float64)
-
-
+# The columns of a descent as they are stored.
+COLUMNS = tuple(field.name for field in fields(History) if field.name not in ("phase", "ratio"))
 Status = Literal["converged", "budget reached", "diverged"]
 SHOT = "snapshots/"  # how the names of stored snapshots begin
 
@@ -245,11 +212,16 @@ class Training(Value):
     @functools.cached_property
     def history(self) -> History:
         """The course of the training, a table: print it, or use `to_pandas()`."""
+        problem, protocol = self.spec.problem, self.spec.protocol
         if "table" in self.course:
-            return History.of_descent(type(self.spec.protocol).__name__, self.course["table"], self.result)
-        problem, adjusted = self.spec.problem, self.spec.protocol.adjusted
-        oracle = 0.0 if adjusted or not problem.has_known_laws else expected_oracle_loss(problem)
-        return History.of_points(list(self.points), oracle, self.result)
+            table = self.course["table"]
+            return History.of(
+                [type(protocol).__name__] * len(table), dict(zip(COLUMNS, table.T, strict=True)), self.result
+            )
+        oracle = 0.0 if protocol.adjusted or not problem.has_known_laws else expected_oracle_loss(problem)
+        points: Arrays = {name: np.array([getattr(point, name) for point in self.points]) for name in Point._fields[1:]}
+        points |= {"step": np.arange(1, len(self.points) + 1), "adjusted_loss": points["loss"] - oracle}
+        return History.of([point.phase for point in self.points], points, self.result)
 
     @functools.cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -297,15 +269,11 @@ class Training(Value):
             "format": FORMAT,
             "version": VERSION,
             "spec": self.spec.as_dict(),
-            "status": self.status,
-            "message": self.message,
+            **{name: getattr(self, name) for name in ("status", "message")},
             "result": self.result.as_dict(),
             "history": [list(point) for point in self.points],
-            "seconds": self.seconds,
-            "total_seconds": self.total_seconds,
-            "made_with": self.made_with,
-            "actual_family": self.actual_family,
-            "actual": self.actual,
+            **{name: getattr(self, name) for name in ("seconds", "total_seconds", "made_with")},
+            **{name: getattr(self, name) for name in ("actual_family", "actual")},
             "price": None if self.price is None else self.price._asdict(),
         }
 

@@ -101,7 +101,7 @@ class Run:
         return {
             **{name: spec.get(name, "") for name in ("family", "layers", "heads", "seed")},
             "problem": self.problem,
-            "protocol": self.protocol,
+            "protocol": "" if self.spec is None else protocol_of(self.spec),
             **numbers,
             "status": self.status,
             "exploded": result.get("exploded"),
@@ -130,11 +130,6 @@ class Run:
     def details(self) -> str:
         """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
         return "" if self.spec is None else _details(self.spec)
-
-    @property
-    def protocol(self) -> str:
-        """How the run was trained: the protocol, and what differs from its defaults, from a fresh start and layout."""
-        return "" if self.spec is None else protocol_of(self.spec)
 
     @property
     def loss(self) -> float:
@@ -285,9 +280,8 @@ def read_entry(folder: Path) -> Run:
         return Run(folder, damage=shown(error, 500))
     except Exception as error:  # whatever a file of any content makes its readers raise
         why = f"{type(error).__name__}: {shown(error, 120)}"
-        return Run(
-            folder, damage=f"the files of a run must be complete; some files of this run are damaged ({why}). {AGAIN}"
-        )
+        rule = "the files of a run must be complete; some files of this run are damaged"
+        return Run(folder, damage=f"{rule} ({why}). {AGAIN}")
 
 
 def _checked_spec(spec: Any) -> dict[str, Any]:

@@ -180,9 +180,7 @@ class Spec:
             **layout,
             **init,
             "family": self.family.name,
-            "layers": self.layers,
-            "heads": self.heads,
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in ("layers", "heads", "seed")},
             "protocol": self.protocol.as_dict(),
             "sequences": self.sequences,
         }
@@ -193,14 +191,9 @@ class Spec:
         text = json.dumps(self.as_dict(), sort_keys=True)
         noise = re.sub(r"[^a-z0-9.]+", "-", self.problem.stem.lower()).strip("-")[:40]
         size = f"d{self.problem.dim}n{str(self.problem.lengths)[:20]}"
-        parts = [
-            re.sub(r"[^a-z0-9_-]+", "-", self.family.name).strip("-"),
-            f"{self.layers}x{self.heads}",
-            noise,
-            size,
-            f"s{self.seed}",
-        ]
-        return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
+        family = re.sub(r"[^a-z0-9_-]+", "-", self.family.name).strip("-")
+        seal = hashlib.sha256(text.encode()).hexdigest()[:10]
+        return f"{family}-{self.layers}x{self.heads}-{noise}-{size}-s{self.seed}-{seal}"
 
     def example(self) -> Family:
         """Return parameters of one layer, as the family makes them by itself."""
@@ -264,11 +257,9 @@ def make_spec(
     tokens = _layout(problem, family, layout)
     spec = Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences, tokens, init)
     if len(problem.by_dimension()) > 1 and spec.example().width is not None:
-        refuse(
-            "a model for every dimension needs a family without d in its parameters",
-            f"{family.name}, whose parameters are for d = {problem.dim}",
-            "Use channels(1,4), diag or gdpp.",
-        )
+        rule = "a model for every dimension needs a family without d in its parameters"
+        received = f"{family.name}, whose parameters are for d = {problem.dim}"
+        refuse(rule, received, "Use channels(1,4), diag or gdpp.")
     if init is not None:
         _check_start(spec, init)
     return spec.protocol.complete(spec)
@@ -281,13 +272,9 @@ def _check_start(spec: Spec, init: object) -> None:
     asked = (spec.family.name, spec.problem.dim, spec.layers, spec.heads, spec.layout)
     given = (init.family.name, init.dim, init.layers // init.family.loops, init.heads, init.layout)
     names = ("family", "dimension", "layers", "heads", "layout")
-    wrong = [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, given, strict=True) if a != b]
-    if wrong:
-        refuse(
-            "a start must have the family, dimension, layers, heads and layout of the model to be trained",
-            ", ".join(wrong),
-            "Pass another start, or train a model of its shape.",
-        )
+    if wrong := [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, given, strict=True) if a != b]:
+        rule = "a start must have the family, dimension, layers, heads and layout of the model to be trained"
+        refuse(rule, ", ".join(wrong), "Pass another start, or train a model of its shape.")
 
 
 def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[str, Any] | None) -> Layout:
@@ -323,11 +310,8 @@ def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> S
     protocol = dict(spec["protocol"])
     kind = PROTOCOLS[protocol.pop("name")]
     if (spec.get("init") or None) != (init and fingerprint(init)):
-        refuse(
-            "a run that starts from a given model needs that model",
-            "another one, or none",
-            "Pass the model that the run started from, init=model.",
-        )
+        remedy = "Pass the model that the run started from, init=model."
+        refuse("a run that starts from a given model needs that model", "another one, or none", remedy)
     return make_spec(
         problem_from_dict(spec),
         spec["family"],

@@ -32,16 +32,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, ByDimension
 from ridgeformer.training.callbacks import Display
-from ridgeformer.training.job import (
-    AnyCallback,
-    Callback,
-    Job,
-    Outcome,
-    Parent,
-    Step,
-    TrainingProgress,
-    as_callbacks,
-)
+from ridgeformer.training.job import AnyCallback, Callback, Job, Outcome, Parent, Step, TrainingProgress, as_callbacks
 from ridgeformer.training.results import Point, Status, Training, training_of_record
 from ridgeformer.training.runs import Runs
 from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
@@ -135,25 +126,20 @@ class Session:
         return training
 
     def _job(self, spec: Spec, before: list[Training], journal: Journal) -> Job:
-        models = {(run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in before}
-        simpler = spec.family.contains
-        return Job(
-            spec,
-            journal,
-            self.threads,
-            functools.partial(self._report, spec),
-            self._deadline(spec),
-            shallower=models.get((spec.family, spec.layers - 1)),
-            simpler=models.get((simpler, spec.layers)) if simpler else None,
+        """The job of a run; it gets a share of the remaining time in proportion to its estimated cost."""
+        models: dict[Any, Parent] = {
+            (run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in before
+        }
+        shallower, simpler = (
+            models.get(k) for k in ((spec.family, spec.layers - 1), (spec.family.contains, spec.layers))
         )
-
-    def _deadline(self, spec: Spec) -> float | None:
-        """When a run must end: it gets a share of the remaining time in proportion to its estimated cost."""
-        if self.deadline is None:
-            return None
-        left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
-        now = time.monotonic()
-        return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
+        deadline = None
+        if self.deadline is not None:
+            left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
+            now = time.monotonic()
+            deadline = now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
+        report = functools.partial(self._report, spec)
+        return Job(spec, journal, self.threads, report, deadline, shallower, simpler)
 
     def _report(self, spec: Spec, step: Step) -> None:
         if not self.callbacks:
@@ -163,19 +149,14 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        least, signal = _floor(spec), spec.problem.signal
+        known, signal = spec.problem.best_predictor() is not None, spec.problem.signal
+        least = floor(spec.problem, sequences=spec.sequences).loss if known else math.nan  # that of the result
         for row in step.rows or [{"loss": step.loss}]:
             adjusted = row.get("adjusted_loss", step.loss if spec.protocol.adjusted else math.nan)
             record = {**row, "ratio": ratio(adjusted, least, signal)}
             now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, record)
             for callback in self.callbacks:
                 callback.on_step(now)
-
-
-def _floor(spec: Spec) -> float:
-    """Return the floor that the result will have; NaN where it is not known."""
-    known = spec.problem.best_predictor() is not None
-    return floor(spec.problem, sequences=spec.sequences).loss if known else math.nan
 
 
 def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[Status, str]:
@@ -349,5 +330,9 @@ def _listening(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[lis
     """All callbacks; the progress line is closed at the end, however training ends."""
     if not isinstance(progress, bool):
         refuse("progress must be True or False", shown(progress), "Pass functions as callbacks=[...].")
+    listeners = as_callbacks(callbacks)
+    if not progress:
+        yield listeners
+        return
     with contextlib.closing(Display()) as line:
-        yield [*as_callbacks(callbacks), *([line] if progress else [])]
+        yield [*listeners, line]

@@ -167,11 +167,8 @@ class Zoo(Value):
         chosen = self.best(*cell) if seed is None else seed
         if (cell, chosen) not in self.models:
             seeds = ", ".join(str(other) for known, other in sorted(self.models) if known == cell)
-            refuse(
-                f"the zoo has the weights of seed {seeds} of this model",
-                f"seed {seed!r}",
-                "Leave out the seed for the best one.",
-            )
+            rule = f"the zoo has the weights of seed {seeds} of this model"
+            refuse(rule, f"seed {seed!r}", "Leave out the seed for the best one.")
         return self.models[cell, chosen]
 
     def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
@@ -202,10 +199,8 @@ class Zoo(Value):
             for place, name in enumerate(("family", "layers", "noise")):
                 known = list(dict.fromkeys(other[place] for other in self.made))
                 if cell[place] not in known:
-                    names = ", ".join(map(str, known))
-                    refuse(
-                        f"{name} must be one of {names}", shown(cell[place]), "Choose one of these, or train the model."
-                    )
+                    remedy = "Choose one of these, or train the model."
+                    refuse(f"{name} must be one of {', '.join(map(str, known))}", shown(cell[place]), remedy)
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         return cell
 

@@ -18,7 +18,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
@@ -29,9 +28,8 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.job import SELECT, Price
 from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
+from ridgeformer.values import Array
 from ridgeformer.zoo import MODELS, RECKLESS, find, name_of, shipped, single_models
-
-Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"
 MEASURED = ("d=10", *RECKLESS)  # parts of the zoo
@@ -104,14 +102,10 @@ def nearest() -> dict[str, dict[str, Any]]:
             consider(cell[2], name := name_of(made.spec), made.loss / made.floor, explosions()[name])
     for name, path in single_models().items():
         record = read_file(path)[1]
-        if record["spec"]["noise"] in found:
-            result = record["result"]
-            consider(
-                record["spec"]["noise"],
-                name,
-                result["loss"] / result["floor"],
-                ExplosionProbability(**result["explosions"]),
-            )
+        noise, result = record["spec"]["noise"], record["result"]
+        if noise in found:
+            rare = ExplosionProbability(**result["explosions"])
+            consider(noise, name, result["loss"] / result["floor"], rare)
     return found
 
 

@@ -94,8 +94,10 @@ class GradientDescent(Descent):
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
             refuse("momentum must lie in [0, 1)", self.momentum, "Pass 0.9, for example.")
-        if self.halving is not None and flag("halving", self.halving):
-            self._check_halving()
+        halving, average = self.halving, None if self.batch is None else self.average
+        if halving is not None and flag("halving", halving) and not self._can_halve(average):
+            rule = "rates are halved where plain gradient descent follows one function"
+            refuse(rule, "fresh sequences, momentum or a clip", "Leave out halving.")
         super().__post_init__()
         if not isinstance(self.schedule, str):
             pairs = _tabulated(self.schedule, self.steps) if callable(self.schedule) else self.schedule
@@ -107,11 +109,6 @@ class GradientDescent(Descent):
         """Whether the loss of plain gradient descent falls at every step of a small rate."""
         fixed = average is None or not average.sequences
         return fixed and not self.momentum and self.clip in (None, np.inf)
-
-    def _check_halving(self) -> None:
-        if not self._can_halve(None if self.batch is None else self.average):
-            rule = "rates are halved where plain gradient descent follows one function"
-            refuse(rule, "fresh sequences, momentum or a clip", "Leave out halving.")
 
     @property
     def length(self) -> int:
@@ -128,9 +125,8 @@ class GradientDescent(Descent):
             InputError: The rate is None: it is known when there is a problem.
         """
         if self.rate is None:
-            refuse(
-                "the rates of a descent need a rate", None, "Choose one, or ask the spec of a run, run.spec.protocol."
-            )
+            remedy = "Choose one, or ask the spec of a run, run.spec.protocol."
+            refuse("the rates of a descent need a rate", None, remedy)
         steps = np.arange(self.steps)
         if isinstance(self.schedule, tuple):
             factors = np.interp(steps, *np.array(self.schedule, np.float64).T)

@@ -76,9 +76,12 @@ class Average(ABC):
     sequences = 0
 
     @property
+    @abstractmethod
     def text(self) -> str | int:
         """The value as specs and the command line write it."""
-        return str(self)
+
+    def __str__(self) -> str:
+        return str(self.text)
 
     def check(self, spec: Spec, remedy: str) -> None:  # noqa: B027 (most averages fit every spec)
         """Refuse a spec whose loss cannot be averaged in this way.
@@ -136,8 +139,7 @@ class Average(ABC):
 class Population(Average):
     """The exact expectation over all sequences, known for one layer and features with one covariance."""
 
-    def __str__(self) -> str:
-        return "population"
+    text = "population"
 
     def check(self, spec: Spec, remedy: str) -> None:
         """See `Average.check`."""
@@ -165,7 +167,9 @@ class Sample(Average):
     def __post_init__(self) -> None:
         integer("the size of a sample", self.size, 1, 10**9 - 1)
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """See `Average.text`."""
         return f"sample({self.size})"
 
     def describe(self) -> str:
@@ -209,9 +213,6 @@ class Fresh(Average):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", integer("batch", self.size, 1, 1 << 24))
-
-    def __str__(self) -> str:
-        return str(self.size)
 
     @property
     def text(self) -> int:

@@ -71,9 +71,7 @@ class State:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays by name, to be stored."""
         return {
-            "point": self.point.copy(),
-            "velocity": self.velocity.copy(),
-            "square": self.square.copy(),
+            **{name: getattr(self, name).copy() for name in ("point", "velocity", "square")},
             "facts": np.array([self.taken, self.time, self.clipped, self.factor]),
             "rows": np.array(self.rows).reshape(-1, len(COLUMNS)),
             "shots": np.array(self.shots).reshape(-1, len(self.point)),
@@ -143,19 +141,18 @@ class PlainSteps(Stepper):
 
     def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`. A clipped step is one of plain gradient descent at a smaller rate."""
-        rate, share = self.rate(state), self._share(state, slope)
-        slope = slope * share if share < 1 else slope
+        rate, (slope, share) = self.rate(state), self._clipped(state, slope)
         state.time += math.nan if self.momentum else rate * share
         if self.momentum:
             state.velocity = slope = self.momentum * state.velocity + slope
         return np.asarray(state.point - rate * slope), None
 
-    def _share(self, state: State, slope: Array) -> float:
-        """The factor of the gradient with which its norm is at most the clip."""
+    def _clipped(self, state: State, slope: Array) -> tuple[Array, float]:
+        """The gradient with a norm that is at most the clip, and the factor that makes it so."""
         if self.clip is None or (norm := norm_of(slope)) <= self.clip:
-            return 1.0
+            return slope, 1.0
         state.clipped += 1
-        return self.clip / norm
+        return slope * (self.clip / norm), self.clip / norm
 
 
 class HalvingSteps(PlainSteps):
@@ -199,8 +196,7 @@ class AdamSteps(PlainSteps):
 
     def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`."""
-        share = self._share(state, slope)
-        slope = slope * share if share < 1 else slope
+        slope, _ = self._clipped(state, slope)
         state.time = math.nan
         state.velocity += (1 - self.momentum) * (slope - state.velocity)
         state.square += (1 - self.second) * (slope * slope - state.square)
@@ -240,24 +236,10 @@ class FlowSteps(Stepper):
 
     def _integrated(self, state: State) -> list[Array]:
         """The points at the recorded times of a leg, as far as the flow can be followed."""
-        last = min((state.taken // LEG + 1) * LEG, len(self.times) - 1)
-        points: list[Array] = []
-        with warnings.catch_warnings(), suppress(_LostError):
-            warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
-            solver = self._solver(state, last)
-            for goal in self.times[state.taken + 1 : last + 1]:
-                while solver.t < goal:
-                    solver.step()
-                    if solver.status == "failed":
-                        return points
-                points.append(np.asarray(solver.dense_output()(goal)))
-        return points
-
-    def _solver(self, state: State, last: int) -> Any:
-        """The integrator of a leg; most gradients of a solver are spent on finding its first steps."""
         from scipy.integrate import LSODA
 
         asked: list[float] = []  # the times at which gradients were asked for
+        points: list[Array] = []
 
         def downhill(now: float, point: Array) -> Array:
             asked.append(now)
@@ -267,9 +249,19 @@ class FlowSteps(Stepper):
                 raise _LostError
             return -self.gradient(point, 0)[1]
 
+        leg = self.times[state.taken :][: LEG - state.taken % LEG + 1].tolist()
         size = float(np.abs(state.point).max()) or 1.0
-        begin, end = float(self.times[state.taken]), float(self.times[last])
-        return LSODA(downhill, begin, state.point, end, rtol=self.tolerance, atol=1e-3 * self.tolerance * size)
+        with warnings.catch_warnings(), suppress(_LostError):
+            warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
+            error = 1e-3 * self.tolerance * size
+            solver = LSODA(downhill, leg[0], state.point, leg[-1], rtol=self.tolerance, atol=error)
+            for goal in leg[1:]:
+                while solver.t < goal:
+                    solver.step()
+                    if solver.status == "failed":
+                        return points
+                points.append(np.asarray(solver.dense_output()(goal)))
+        return points
 
 
 def norm_of(slope: Array) -> float:

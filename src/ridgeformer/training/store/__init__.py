@@ -22,21 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer import files as disk
 from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import (
-    DamagedFile,
-    digest,
-    make_folder,
-    open_regular,
-    pack,
-    parse_json,
-    path_of,
-    read_tensors,
-    remove,
-    set_aside,
-    short,
-    write_whole,
-)
 from ridgeformer.models.file import fingerprint, save
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.store.files import (
@@ -58,7 +45,7 @@ from ridgeformer.training.store.files import (
 
 __all__ = ["DamagedRunWarning", "Folder", "Journal"]
 JOURNAL_FORMAT = "ridgeformer-journal-2"
-UNREADABLE = (DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
+UNREADABLE = (disk.DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
 
 
 class DamagedRunWarning(UserWarning):
@@ -155,7 +142,7 @@ class Journal:
                 "seconds": self.seconds,
                 "names": [*self._pieces],
                 "marks": [*self._marks.values()],
-                "checksums": [digest(arrays) for arrays in self._pieces.values()],
+                "checksums": [disk.digest(arrays) for arrays in self._pieces.values()],
             }
         )
         tensors = {
@@ -164,13 +151,13 @@ class Journal:
             for key, value in arrays.items()
         }
         header = {"format": JOURNAL_FORMAT, "facts": facts, "facts checksum": _seal(facts)}
-        write_whole(self.path, pack(tensors, header))
+        disk.write_whole(self.path, disk.pack(tensors, header))
         self._written = time.monotonic()
 
     def remove(self) -> None:
         """Delete the file: the run is finished."""
         if self.path is not None:
-            remove(self.path)
+            disk.remove(self.path)
 
     def _read(self, path: Path) -> None:
         """Take over what a file holds, up to the first piece that is damaged."""
@@ -181,20 +168,21 @@ class Journal:
             names, marks = map(str, facts["names"]), map(int, facts["marks"])
             pieces = list(zip(names, marks, facts["checksums"], strict=True))
         except UNREADABLE as error:
-            _warn(f"{short(path)} is damaged ({short(error)}); the run starts again from its beginning")
+            _warn(f"{disk.short(path)} is damaged ({disk.short(error)}); the run starts again from its beginning")
             return
         if writer != self.writer:
             changed = sorted(name for name in {*writer, *self.writer} if writer.get(name) != self.writer.get(name))
             change = ", ".join(f"{name} {writer.get(name)}, now {self.writer.get(name)}" for name in changed)
             _warn(
-                f"{short(path)} was written by another {short(change, 400)}; "
+                f"{disk.short(path)} was written by another {disk.short(change, 400)}; "
                 "the run starts again, so that its bits are those of one"
             )
             return
         for number, (name, mark, known) in enumerate(pieces):
             arrays = tensors.get(number, {})
-            if digest(arrays) != known:
-                _warn(f"{short(path)} is damaged; the run goes on from its last sound state, before {short(name)}")
+            if disk.digest(arrays) != known:
+                state = f"the run goes on from its last sound state, before {disk.short(name)}"
+                _warn(f"{disk.short(path)} is damaged; {state}")
                 history = history[: max(self._marks.values(), default=0)]
                 break
             self._pieces[name], self._marks[name] = arrays, mark
@@ -203,19 +191,19 @@ class Journal:
     @staticmethod
     def _content(path: Path) -> tuple[dict[str, Any], dict[int, Arrays]]:
         """The facts, whose checksum holds, and the arrays of each piece, which are still to be compared with theirs."""
-        header, arrays = read_tensors(path, "a journal", lambda metadata: None, checked=False)
+        header, arrays = disk.read_tensors(path, "a journal", lambda metadata: None, checked=False)
         if header.get("format") != JOURNAL_FORMAT:
-            raise DamagedFile("it is not a journal of this version")
+            raise disk.DamagedFile("it is not a journal of this version")
         if header.get("facts checksum") != _seal(header.get("facts", "")):
-            raise DamagedFile("its checksum is not that of its content")
+            raise disk.DamagedFile("its checksum is not that of its content")
         tensors: dict[int, Arrays] = {}
         for label, value in arrays.items():
             number, _, key = label.partition("/")
             if number.isdecimal() and len(number) < 10:
                 tensors.setdefault(int(number), {})[key] = np.array(value)
-        facts = parse_json(header["facts"])
+        facts = disk.parse_json(header["facts"])
         if not isinstance(facts, dict):
-            raise DamagedFile("it has no facts")
+            raise disk.DamagedFile("it has no facts")
         return facts, tensors
 
 
@@ -236,10 +224,10 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str], interval: float = 1.0) -> None:
-        self.path, self.interval = path_of(path, "runs need the name of a folder", "runs/", folder=True), interval
+        self.path, self.interval = disk.path_of(path, "runs need the name of a folder", "runs/", folder=True), interval
         if os.path.exists(self.path) and not os.path.isdir(self.path):  # never raise, unlike Path's own methods
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
-        make_folder(self.path, "runs")
+        disk.make_folder(self.path, "runs")
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record, Course] | None:
         """Return a finished run. A damaged one is set aside, with a warning, and counts as missing.
@@ -262,12 +250,12 @@ class Folder:
                 raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
             course = read_course(folder, record)
         except DamageError as error:
-            set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
+            disk.set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
             _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
             return None
         with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
             self._check_spec(folder, spec)
-            remove(folder / JOURNAL)  # left there by a kill between the record and its removal
+            disk.remove(folder / JOURNAL)  # left there by a kill between the record and its removal
         return model, record, course
 
     def journal(
@@ -288,7 +276,7 @@ class Folder:
             StorageError: The folder of the run cannot be written to.
         """
         folder = self.path / name
-        make_folder(folder, "runs")
+        disk.make_folder(folder, "runs")
         self._check_spec(folder, spec)
         if init is not None:
             save(init, folder / INIT)
@@ -315,10 +303,10 @@ class Folder:
         save(model, folder / MODEL, record=record)
         sealed = {**record, "model": fingerprint(model)}
         if course:
-            write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))
-            sealed["course"] = digest(course)
+            disk.write_whole(folder / COURSE, disk.pack(course, {"format": "ridgeformer-course"}))
+            sealed["course"] = disk.digest(course)
         sealed["checksum"] = checksum(sealed)
-        write_whole(folder / RECORD, json.dumps(sealed, indent=2).encode())
+        disk.write_whole(folder / RECORD, json.dumps(sealed, indent=2).encode())
         journal.remove()
 
     @staticmethod
@@ -326,15 +314,15 @@ class Folder:
         """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
         known, text = folder / SPEC, json.dumps(spec, indent=2).encode()
         if known.exists() and not _holds(known, text):
-            set_aside(known)
+            disk.set_aside(known)
             _warn(f"{known} is damaged, or of another run; it is written anew")
         if not known.exists():
-            write_whole(known, text)
+            disk.write_whole(known, text)
 
 
 def _holds(path: Path, content: bytes) -> bool:
     try:
-        with open_regular(path, "a spec") as file:
+        with disk.open_regular(path, "a spec") as file:
             return file.read() == content
     except RidgeformerError:
         return False
