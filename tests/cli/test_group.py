@@ -91,7 +91,7 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
     (["train", *SMALL, "--seed", DIGITS[:300]], "it must be at most 9223372036854775807; got 9999"),
     (["train", *SMALL, "--sequences", DIGITS[:15]], "it must be at most 4294967296; got 9999"),
     (["train", *SMALL, "--noise", "\x1b[2Jx(1)"], r"got '\x1b[2Jx(1)'"),
-    (["train", *SMALL, "--protocol", "paper", "--steps", DIGITS[:400]], "steps must be at most 18446744073709551615; got 9999"),
+    (["train", *SMALL, "--protocol", "paper", "--steps", DIGITS[:400]], "at most 18446744073709551615; got 9999"),
     (["train", *SMALL, "--out", ""], "'--out': a path must not be empty"),
     (["train", *SMALL, "--out", "/dev/null"], "runs need a folder; /dev/null is a file"),
     (["train", *SMALL, "--out", __file__ + "/runs"], "runs need a folder that can be made"),
