@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ridgeformer import Problem, load, train
-from ridgeformer.training import GradientDescent, Paper, Search
+from ridgeformer.training import GradientDescent, PaperProtocol, Search
 from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import read_course
@@ -28,7 +28,7 @@ class Kind:
     layers: int
     dim: int
     context: int
-    protocol: Search | Paper | GradientDescent
+    protocol: Search | PaperProtocol | GradientDescent
 
     def train(self, folder, **options):
         """Train it in this process."""
@@ -41,14 +41,14 @@ DIAG = Kind("diag", 2, 3, 6, Search(effort=0.2))
 FULL_BY_BFGS = Kind("full", 1, 4, 8, Search(effort=0.1))
 FULL_BY_SOAP = Kind("full", 1, 11, 14, Search(effort=0.1))
 FULL = Kind("full", 2, 8, 12, Search(effort=0.1))
-PAPER = Kind("diag", 2, 3, 6, Paper(steps=4000, batch=64))
+PAPER = Kind("diag", 2, 3, 6, PaperProtocol(steps=4000, batch=64))
 GDPP = Kind("gdpp", 6, 5, 10, Search())
 DESCENT = Kind("full", 1, 3, 6, GradientDescent(rate=1e-4, steps=20_000, momentum=0.5))
 CODE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from ridgeformer.training import GradientDescent, Paper, Search
+from ridgeformer.training import GradientDescent, PaperProtocol, Search
 from killing import Kind
 print("started", flush=True)
 {before}

@@ -148,8 +148,8 @@ def test_mappings_of_the_zoo_are_read_only():
         lambda: made.spec.__delitem__("seed"),
         lambda: made.spec.__ior__({"seed": 3}),
         lambda: zoo.shipped().models.clear(),
-        lambda: zoo.shipped().made.popitem(),
-        lambda: next(iter(zoo.shipped().made.values())).clear(),
+        lambda: zoo.shipped().records.popitem(),
+        lambda: next(iter(zoo.shipped().records.values())).clear(),
     ):
         with pytest.raises(InputError, match=r"this dict must not change; got an assignment\. Change a copy"):
             change()

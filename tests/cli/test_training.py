@@ -13,7 +13,7 @@ import threadpoolctl
 from commands import call, interruptible
 from ridgeformer import LinearTransformer, cli, engine, load_run, save
 from ridgeformer.cli.training import protocol_of
-from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
+from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, PaperProtocol
 from support import LONGEST, each
 
 
@@ -111,7 +111,7 @@ DESCENT = ["--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
     ),
     ("adam", {"schedule": "cosine", "warmup": 10, "clip": 2.0}, Adam(schedule="cosine", warmup=10, clip=2.0)),
     ("flow", {"time": 5.0, "record": "7"}, GradientFlow(time=5, record=7)),
-    ("paper", {"batch": "64"}, Paper(batch=64)),
+    ("paper", {"batch": "64"}, PaperProtocol(batch=64)),
 )
 def test_options_become_a_protocol(name, options, protocol):
     assert protocol_of(name, {**options, "effort": None}) == protocol

@@ -134,7 +134,7 @@ def _trained(problem: Any, step: Any, diag: Any) -> dict[str, tuple[Any, dict[st
             training.GradientDescent,
             {"rate": 0.1, "steps": 3, "batch": 16, "clip": 1, "record": 1, "snapshots": 2, "schedule": "constant"},
         ),
-        "Paper": (training.Paper, {"steps": 3, "rate": 0.1}),
+        "PaperProtocol": (training.PaperProtocol, {"steps": 3, "rate": 0.1}),
         "CSVLogger": (training.CSVLogger, {"path": "a.csv"}),
         "load_run": (rf.load_run, {"folder": "."}),
         "load_runs": (rf.load_runs, {"folder": "."}),

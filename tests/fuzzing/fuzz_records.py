@@ -19,7 +19,7 @@ from ridgeformer.evaluation import Loss
 from ridgeformer.files import pack
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
-from ridgeformer.training import Paper, Search
+from ridgeformer.training import PaperProtocol, Search
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder
@@ -50,7 +50,7 @@ def sound():
 
 
 def _stored(runs, family, layers, seed):
-    protocol = Paper(steps=100, batch=8) if family == "full" else Search(effort=0.2)
+    protocol = PaperProtocol(steps=100, batch=8) if family == "full" else Search(effort=0.2)
     spec = make_spec(PROBLEM, family, layers=layers, heads=1, seed=seed, protocol=protocol, sequences=1000)
     model = LinearTransformer.random(family, dim=2, layers=layers, seed=seed)
     numbers = {"str": "exact", "int": 7, "float": 0.1 + seed / 3, "bool": True}

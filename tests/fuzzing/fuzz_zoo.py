@@ -14,7 +14,7 @@ from safetensors.numpy import load
 from ridgeformer import LinearTransformer, zoo
 from ridgeformer.files import checksum, pack
 from ridgeformer.models.file import fingerprint
-from ridgeformer.zoo import Made, Zoo
+from ridgeformer.zoo import TrainingRecord, Zoo
 
 RECORDS, MODELS = "zoo.json", "zoo.safetensors"
 DAMAGES = ([RECORDS], [RECORDS], [MODELS], [MODELS], [RECORDS, MODELS])  # files that are damaged together
@@ -43,7 +43,7 @@ def _written(cells, start):
             spec = {"dim": 2, "context": 5, "noise": cell[2], "family": family, "layers": layers, "heads": 1}
             facts = {"loss": 0.5 + seed, "error": 0.01, "floor": 0.25, "largest": 9.5, "exploded": 0}
             how = {"status": "converged", "message": "2 starts", "seconds": 0.5, "made_with": {"engine": "numpy"}}
-            made.setdefault(cell, {})[seed] = Made(spec=spec | {"seed": seed}, sequences=100, **facts, **how)
+            made.setdefault(cell, {})[seed] = TrainingRecord(spec=spec | {"seed": seed}, sequences=100, **facts, **how)
             model = LinearTransformer.random(family, dim=2, layers=layers, seed=start + seed)
             models[cell, seed] = model
     whole = Zoo(made, models)
@@ -62,7 +62,7 @@ def content(found):
             fingerprint(found.model(*cell)),
             [fingerprint(model) for (other, _), model in found.models.items() if other == cell],
         ]
-        for cell, runs in sorted(found.made.items())
+        for cell, runs in sorted(found.records.items())
     ]
     return json.dumps(said, sort_keys=True)
 

@@ -12,7 +12,7 @@ import fuzz_mutations
 import fuzz_records
 import pytest
 
-from ridgeformer import files, zoo
+from ridgeformer import CustomProblem, files, zoo
 from ridgeformer.predictors import levels
 from ridgeformer.training import store
 from ridgeformer.training.store import files as stored
@@ -25,9 +25,9 @@ def saved(tmp_path, monkeypatch):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize("kind", ["models", "journals", "records", "zoo", "laws", "calls"])
+@pytest.mark.parametrize("kind", ["models", "journals", "records", "zoo", "laws", "calls", "arrays", "pairs"])
 def test_the_law_holds(kind):
-    count = 30 if kind == "laws" else 100  # a slow one
+    count = 30 if kind in ("laws", "pairs") else 100  # slow ones
     outcomes = fuzz_cases.run(kind, count, seed=20)
     assert outcomes.total() == count
     assert outcomes == fuzz_cases.run(kind, count, seed=20)
@@ -46,6 +46,12 @@ def test_what_was_found_before(count, seed):
     assert fuzz_cases.run("laws", count, seed).total() == count
 
 
+def test_mixed_up_laws_are_found(monkeypatch):
+    monkeypatch.setattr(CustomProblem, "as_dict", lambda self: {"problem": self.name, "arguments": {}})
+    with pytest.raises(AssertionError, match=r"fuzz_cases.run\('pairs', \d+, 1\) breaks the law in its last case: "):
+        fuzz_cases.run("pairs", 50, 1)
+
+
 def test_wrong_posteriors_are_found(monkeypatch):
     monkeypatch.setattr(levels, "TINY", 1e-3)
     with pytest.raises(AssertionError, match=r"fuzz_cases.run\('laws', \d+, 1\) .*: the (floor|oracle) of"):
@@ -58,7 +64,7 @@ def accept_everything(*_, **__):
 
 @each(
     ("models", files, "checksum"),
-    ("journals", store, "digest"),
+    ("journals", stored, "digest"),
     ("journals", store, "_seal"),
     ("records", stored, "checksum"),
     ("zoo", zoo, "_checksum"),

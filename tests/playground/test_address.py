@@ -58,7 +58,7 @@ def test_the_page_is_one_file(tmp_path):
 def test_the_page_offers_the_small_models_of_the_zoo():
     offered = {model["name"]: model for model in _models()}
     for dim in (1, 2):
-        for family, layers, noise in zoo.shipped(dim).made:
+        for family, layers, noise in zoo.shipped(dim).records:
             model = offered[f"d={dim}: {family}/{layers}/{noise}"]
             assert (model["d"], model["n"], len(model["omega"])) == (dim, 10, layers)
             expected = load(f"zoo:d={dim}/{family}/{layers}/{noise}").kernel[0]

@@ -9,7 +9,7 @@ from ridgeformer.plotting.dynamics import draw_curves
 from ridgeformer.plotting.explanation import draw_explanation
 from ridgeformer.plotting.problems import draw_problem
 from ridgeformer.plotting.training import draw_training
-from ridgeformer.training import SGD, Paper, Runs, Search
+from ridgeformer.training import SGD, PaperProtocol, Runs, Search
 from support import each, refused
 
 pytest.importorskip("matplotlib")
@@ -125,7 +125,7 @@ def level(figure, word):
 
 @pytest.fixture(scope="module")
 def paper():
-    return train(TRAINED, "diag", 2, protocol=Paper(steps=400, batch=256, rate=1e-3), sequences=4000)
+    return train(TRAINED, "diag", 2, protocol=PaperProtocol(steps=400, batch=256, rate=1e-3), sequences=4000)
 
 
 @pytest.fixture(scope="module")

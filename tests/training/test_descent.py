@@ -12,7 +12,7 @@ from ridgeformer.errors import DamageError
 from ridgeformer.models import Looped
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
-from ridgeformer.training import SGD, Adam, CSVLogger, GradientDescent, GradientFlow, Paper, Search
+from ridgeformer.training import SGD, Adam, CSVLogger, GradientDescent, GradientFlow, PaperProtocol, Search
 from ridgeformer.training.descent.averages import Average
 from ridgeformer.training.job import RACE
 from ridgeformer.training.paper import query_gradient
@@ -168,7 +168,7 @@ def test_the_papers_adam_is_that_of_pytorch():
     """Both biases count in the first steps."""
     torch = pytest.importorskip("torch")
     start = LinearTransformer.random("diag", dim=3, layers=2, context=6, scale=0.3, seed=1)
-    found = train(SMALL, "diag", 2, protocol=Paper(steps=5, batch=64, rate=0.01), init=start, **FEW)
+    found = train(SMALL, "diag", 2, protocol=PaperProtocol(steps=5, batch=64, rate=0.01), init=start, **FEW)
     parameters = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
     optimiser = torch.optim.Adam(list(parameters.values()), lr=0.01)
     for step in range(5):
@@ -247,7 +247,9 @@ def test_a_scale_does_not_tell_runs_from_a_given_start_apart(protocol):
     assert specs[0].name == specs[1].name
 
 
-@pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)])
+@pytest.mark.parametrize(
+    "protocol", [Search(effort=0.1), PaperProtocol(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)]
+)
 @pytest.mark.slow
 def test_every_protocol_starts_from_a_model(tmp_path, protocol):
     init = train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).model
@@ -324,7 +326,7 @@ test_bad_input = refusals(
     (lambda: train(Problem(2, 4, 1, tasks="pool([[0,0]])"), "gdpp"), "training needs answers that are not all 0"),
     (lambda: Search(effort=0), "effort must lie in (0, 1000]"),
     (lambda: Search(tolerated=0), "tolerated must lie in (0, 1); got 0"),
-    (lambda: Paper(rate=float("inf")), "learning rate must be positive and finite"),
+    (lambda: PaperProtocol(rate=float("inf")), "learning rate must be positive and finite"),
     (lambda: Search(precision="half"), "precision must be one of auto, float32, float64; got"),
     (lambda: train_many(SMALL, "diag"), "families must be a list; got 'diag'. Pass ['diag']"),
     (lambda: train_many(SMALL, ["diag"], []), "something to train"),

@@ -18,7 +18,7 @@ from ridgeformer.evaluation import Oracle, evaluate
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.population import Quadratic
-from ridgeformer.training import Callback, CSVLogger, Paper, Search, TensorBoardLogger, WandbLogger
+from ridgeformer.training import Callback, CSVLogger, PaperProtocol, Search, TensorBoardLogger, WandbLogger
 from ridgeformer.training import search as search_module
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import Job, Outcome, Step, follow
@@ -168,7 +168,7 @@ def test_searches_have_a_history_too():
 
 def test_the_paper_records_adjusted_losses_too():
     """On a batch the query loss is noisy: the mean over all rows against the loss of the result, nearly that of 0."""
-    found = train(SMALL, "diag", 1, protocol=Paper(steps=400, batch=2048, rate=1e-9), **FEW)
+    found = train(SMALL, "diag", 1, protocol=PaperProtocol(steps=400, batch=2048, rate=1e-9), **FEW)
     assert len(found.history) == 200
     assert found.history.sequences.tolist() == list(range(4096, 400 * 2048 + 1, 4096))
     assert found.history.adjusted_loss.mean() == pytest.approx(found.loss, rel=0.1)  # 1,000 sequences in the result

@@ -16,7 +16,7 @@ from ridgeformer.engine import Key, Layout
 from ridgeformer.evaluation import ExplosionProbability, Loss, compare, evaluate, explosion_probability
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.predictors import BayesRR, ConstRR
-from ridgeformer.training import SGD, Paper, Search
+from ridgeformer.training import SGD, PaperProtocol, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
 from ridgeformer.training.job import Job, Outcome, Parent, Price, Units, Vector, follow
@@ -251,7 +251,7 @@ def test_a_run_that_diverges_by_few_sequences_says_how_many(protocol, remedy):
 
 def test_a_run_that_must_diverge_says_so():
     """A rate at which Adam jumps to parameters near one: the model overflows."""
-    found = train(SMALL, "full", 4, protocol=Paper(steps=60, batch=64, rate=3.0), sequences=2000)
+    found = train(SMALL, "full", 4, protocol=PaperProtocol(steps=60, batch=64, rate=3.0), sequences=2000)
     assert found.status == "diverged"
     words = r"its unadjusted loss of \S+ is above that of predicting 0 \(\S+\); .*a rate of 0.3 may help$"
     assert re.match(words, found.message)
@@ -259,7 +259,7 @@ def test_a_run_that_must_diverge_says_so():
 
 
 def test_the_paper_s_protocol_learns():
-    found = train(SMALL, "diag", 1, protocol=Paper(steps=1500, batch=256, rate=3e-3), sequences=20_000)
+    found = train(SMALL, "diag", 1, protocol=PaperProtocol(steps=1500, batch=256, rate=3e-3), sequences=20_000)
     best = train(SMALL, "gdpp", 1, sequences=20_000)
     assert found.status == "budget reached"
     assert found.loss < 1.05 * best.loss

@@ -12,7 +12,7 @@ from ridgeformer.zoo.explosions import SEQUENCES, explosions, measure_price, pri
 
 def test_every_shipped_model_has_one():
     stored = explosions()
-    cells = {part: ["/".join(map(str, cell)) for cell in zoo.shipped(part).made] for part in ("d=10", *zoo.RECKLESS)}
+    cells = {part: ["/".join(map(str, cell)) for cell in zoo.shipped(part).records] for part in ("d=10", *zoo.RECKLESS)}
     assert list(stored) == [
         f"zoo:{'' if part == 'd=10' else part + '/'}{cell}" for part, own in cells.items() for cell in own
     ]

@@ -30,8 +30,10 @@ def test_every_model_is_as_good_as_recorded(family, noise):
 
 def test_all_cells_have_five_seeds_and_keep_the_best():
     shipped = zoo.shipped()
-    assert set(shipped.made) == {(family, depth, noise) for family in FAMILIES for depth in DEPTHS for noise in COLUMNS}
-    for cell, runs in shipped.made.items():
+    assert set(shipped.records) == {
+        (family, depth, noise) for family in FAMILIES for depth in DEPTHS for noise in COLUMNS
+    }
+    for cell, runs in shipped.records.items():
         assert tuple(sorted(runs)) == SEEDS
         best = shipped.best(*cell)
         assert runs[best].loss == min(run.loss for run in runs.values() if run.exploded == runs[best].exploded)
@@ -64,16 +66,16 @@ def test_a_zoo_of_runs_is_written_and_read(tmp_path):
     gathered = zoo.gather(training.folder for training in done)
     gathered.write(tmp_path)
     again = zoo.read(tmp_path)
-    assert again.made == gathered.made
+    assert again.records == gathered.records
     assert len(again.models) == 4  # the best seeds only
-    for cell in again.made:
+    for cell in again.records:
         best = again.best(*cell)
         loss = {
             training.loss
             for training in done
             if training.spec.layers == cell[1] and training.spec.family.name == cell[0]
         }
-        assert again.made[cell][best].loss == min(loss)
+        assert again.records[cell][best].loss == min(loss)
         for name, value in again.model(*cell).family.arrays.items():
             np.testing.assert_array_equal(value, gathered.models[cell, best].family.arrays[name])
     with pytest.raises(InputError, match="the zoo has the weights of seed "):
@@ -100,7 +102,7 @@ def test_two_halves_of_two_zoos_are_refused(tmp_path):
 @pytest.mark.parametrize("part", ["d=1", "d=2", *zoo.RECKLESS])
 def test_models_of_other_parts_are_as_good_as_recorded(part):
     shipped = zoo.shipped(part)
-    for cell in shipped.made:
+    for cell in shipped.records:
         made = shipped.record(*cell)
         name = f"zoo:{part}/{'/'.join(map(str, cell))}"
         assert zoo.name_of(made.spec) == name
@@ -113,7 +115,7 @@ def test_models_of_other_parts_are_as_good_as_recorded(part):
 
 @pytest.mark.parametrize("part", zoo.RECKLESS)
 def test_models_with_less_caution_lose_less_and_explode_more_often(part):
-    for cell, runs in zoo.shipped(part).made.items():
+    for cell, runs in zoo.shipped(part).records.items():
         careful = zoo.shipped().record(*cell)
         assert {f"caution={run.spec['protocol']['caution']:g}" for run in runs.values()} == {part}
         assert min(run.loss for run in runs.values()) < careful.loss

@@ -114,9 +114,9 @@ def models(
         zoo, (family, layers, noise, seed) = find(name)
         return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
     zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
-    cells = [cell for cell in zoo.made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
+    cells = [cell for cell in zoo.records if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
     if not cells:
-        families, depths, noises = (list(dict.fromkeys(values)) for values in zip(*zoo.made, strict=True))
+        families, depths, noises = (list(dict.fromkeys(values)) for values in zip(*zoo.records, strict=True))
         raise InputError(
             f"for d = {dim} the zoo has the families {', '.join(families)}, {min(depths)} to {max(depths)} layers, and "
             f"the noises {', '.join(noises)}; no model has what was asked for. Leave out an option, or train the model "
@@ -211,7 +211,7 @@ def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = No
         "protocol": dict(made.spec["protocol"]),
         "seconds": made.seconds,
         "made_with": dict(made.made_with),
-        "losses_by_seed": {str(other): run.loss for other, run in sorted(zoo.made[cell].items())},
+        "losses_by_seed": {str(other): run.loss for other, run in sorted(zoo.records[cell].items())},
         "seeds_with_weights": seeds,
         "weights": number in seeds,
     }

@@ -4,7 +4,7 @@ The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `basel
 losses and gradients on an accelerator where there is one, and needs JAX.
 """
 
-from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
+from ridgeformer.engine.interface import Engine, Evaluation, Key, SampledMoments, Target
 from ridgeformer.engine.kernels import Kernel, Matrices, Mixings, Omegas
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.machine import (
@@ -32,7 +32,7 @@ __all__ = [
     "Mixings",
     "NumpyEngine",
     "Omegas",
-    "Sample",
+    "SampledMoments",
     "Target",
     "available",
     "current",

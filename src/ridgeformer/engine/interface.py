@@ -287,7 +287,7 @@ def check_threads(threads: object) -> int | None:
     return None if threads is None else integer("threads", threads, 1, MOST_THREADS)
 
 
-class Sample(NamedTuple):
+class SampledMoments(NamedTuple):
     """Moments of B random sequences.
 
     Attributes:
@@ -376,7 +376,7 @@ class Engine(ABC):
         first: int = 0,
         dtype: DTypeLike = np.float64,
         threads: int | None = None,
-    ) -> Sample:
+    ) -> SampledMoments:
         """Moments of random sequences.
 
         Args:
@@ -501,7 +501,7 @@ class Engine(ABC):
         """See `uniforms`."""
 
     @abstractmethod
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
         """See `sample`."""
 
     @abstractmethod

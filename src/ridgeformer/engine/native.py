@@ -14,8 +14,8 @@ from ridgeformer.engine.interface import (
     EvaluateArguments,
     Evaluation,
     Key,
-    Sample,
     SampleArguments,
+    SampledMoments,
     StepArguments,
 )
 from ridgeformer.engine.kernels import Float, Kernel, pieces
@@ -55,7 +55,7 @@ class NativeEngine(Engine):
         _core.uniforms(key.seed, key.stream, key.step, first, word, out)
         return out
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
         law, count = given.law, len(given.choices)
         d, D = law.dim, law.dim + given.layout.extra + 1
         gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
@@ -63,7 +63,7 @@ class NativeEngine(Engine):
         metric = np.empty((d, d, count), dtype) if has_metric else None
         _core.sample(self.name, *_drawn(given, dtype), gram, task, ridge, metric, given.threads or default_threads())
         shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
-        return Sample(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
+        return SampledMoments(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 
     def _evaluate(self, given: EvaluateArguments) -> Evaluation:
         gram, target, metric = given.gram, given.target, given.metric

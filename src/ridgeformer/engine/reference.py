@@ -18,8 +18,8 @@ from ridgeformer.engine.interface import (
     EvaluateArguments,
     Evaluation,
     Key,
-    Sample,
     SampleArguments,
+    SampledMoments,
     StepArguments,
 )
 from ridgeformer.engine.kernels import Kernel, Mixings, half_square, layer_of, weighed
@@ -37,7 +37,7 @@ class NumpyEngine(Engine):
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> Array:
         return sampler.uniforms(key, count, first, word)
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
         law, count = given.law, len(given.choices)
         d, D = law.dim, law.dim + given.layout.extra + 1
         gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, d), dtype), np.empty((count, d), dtype)
@@ -47,7 +47,7 @@ class NumpyEngine(Engine):
                 gram[part], task[part], ridge[part], own = sampler.draw(given, part)
                 if metric is not None:
                     metric[part] = own
-        return Sample(gram, task, ridge, metric)
+        return SampledMoments(gram, task, ridge, metric)
 
     def _evaluate(self, given: EvaluateArguments) -> Evaluation:
         kernel = type(given.kernel)(*(value.astype(np.float64) for value in given.kernel))

@@ -133,7 +133,7 @@ def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Arra
         part: Some of them.
 
     Returns:
-        Gram matrices, task vectors, ridge solutions and metrics of their own, as in `Sample`.
+        Gram matrices, task vectors, ridge solutions and metrics of their own, as in `SampledMoments`.
     """
     law, choices, key, layout = given.law, given.choices[part], given.key, given.layout
     sequence = _indices(given.first, part)

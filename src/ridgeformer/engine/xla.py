@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.interface import Engine, EvaluateArguments, Evaluation, Key, Sample, SampleArguments
+from ridgeformer.engine.interface import Engine, EvaluateArguments, Evaluation, Key, SampleArguments, SampledMoments
 from ridgeformer.engine.kernels import Kernel, half_square
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 
@@ -36,7 +36,7 @@ class JaxEngine(NumpyEngine):
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         return self._sampler._uniforms(key, count, first, word)
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
         return self._sampler._sample(given, dtype)
 
     def _evaluate(self, given: EvaluateArguments) -> Evaluation:

@@ -138,15 +138,15 @@ def _models() -> list[dict[str, Any]]:
 
 def _of_zoo(dim: int, prefix: str) -> list[dict[str, Any]]:
     zoo = shipped(dim)
-    cells = [(cell, zoo.best(*cell)) for cell in zoo.made if cell[0] in FAMILIES]
+    cells = [(cell, zoo.best(*cell)) for cell in zoo.records if cell[0] in FAMILIES]
     return [
         {
             "name": prefix + "/".join(map(str, cell)),
             "short": f"{FAMILIES[cell[0]]}, {cell[1]} layer{'s' * (cell[1] > 1)}",
             "family": cell[0],
             "noise": cell[2],
-            "d": zoo.made[cell][seed].spec["dim"],
-            "n": zoo.made[cell][seed].spec["context"],
+            "d": zoo.records[cell][seed].spec["dim"],
+            "n": zoo.records[cell][seed].spec["context"],
             "omega": np.reshape(zoo.models[cell, seed].kernel[0], (-1, 4)).tolist(),
         }
         for cell, seed in cells

@@ -3,7 +3,7 @@
 from ridgeformer.training.callbacks import CSVLogger, TensorBoardLogger, WandbLogger
 from ridgeformer.training.descent import SGD, Adam, Fresh, GradientDescent, GradientFlow, Population, Sample
 from ridgeformer.training.job import Callback, TrainingProgress
-from ridgeformer.training.paper import Paper
+from ridgeformer.training.paper import PaperProtocol
 from ridgeformer.training.results import History, Snapshot, Training, load_run
 from ridgeformer.training.runs import Run, Runs, load_runs
 from ridgeformer.training.search import Search
@@ -19,7 +19,7 @@ __all__ = [
     "GradientDescent",
     "GradientFlow",
     "History",
-    "Paper",
+    "PaperProtocol",
     "Population",
     "Run",
     "Runs",

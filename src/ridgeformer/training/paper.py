@@ -28,7 +28,7 @@ PIECE = "adam"  # its name in the journal
 
 @keywords()
 @dataclass(frozen=True, kw_only=True)
-class Paper(Protocol):
+class PaperProtocol(Protocol):
     """The protocol of the paper: the query loss, Adam, a constant rate, one small random start.
 
     Attributes:
@@ -71,7 +71,7 @@ class Paper(Protocol):
         return f"; a rate of {self.rate / 10:.3g} may help"
 
 
-def _adam(job: Job, protocol: Paper) -> Steps:
+def _adam(job: Job, protocol: PaperProtocol) -> Steps:
     start, every = job.start(), min(max(protocol.steps // ROWS, 1), SAVED)
     vector = Vector(start, None)
     state = State.begin(vector.pack(start), job.journal.recall(PIECE))

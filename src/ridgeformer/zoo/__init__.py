@@ -43,7 +43,7 @@ __all__ = [
     "PARTS",
     "PREFIX",
     "RECKLESS",
-    "Made",
+    "TrainingRecord",
     "Zoo",
     "find",
     "further_models",
@@ -75,7 +75,7 @@ Key = tuple[str, int, str]
 
 
 @dataclass(unsafe_hash=False)
-class Made(Value):
+class TrainingRecord(Value):
     """How a model was made with one seed.
 
     Attributes:
@@ -105,7 +105,7 @@ class Made(Value):
     made_with: dict[str, Any]
 
     @classmethod
-    def of_run(cls, run: Mapping[str, Any]) -> Made:
+    def of_run(cls, run: Mapping[str, Any]) -> TrainingRecord:
         """Make it from the record of a run.
 
         Args:
@@ -124,11 +124,11 @@ class Zoo(Value):
     """Models by family, depth and noise.
 
     Attributes:
-        made: For every cell, (family, layers, noise), how the models of all seeds were made, by seed.
+        records: For every cell, (family, layers, noise), how the models of all seeds were made, by seed.
         models: The models by cell and seed: those of the best seeds, and perhaps more.
     """
 
-    made: dict[Key, dict[int, Made]]
+    records: dict[Key, dict[int, TrainingRecord]]
     models: dict[tuple[Key, int], LinearTransformer]
 
     def best(self, family: str, layers: int, noise: str | Noise) -> int:
@@ -145,7 +145,7 @@ class Zoo(Value):
         Raises:
             InputError: The zoo has no such model.
         """
-        runs = self.made[self._cell(family, layers, noise)]
+        runs = self.records[self._cell(family, layers, noise)]
         return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
 
     def model(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
@@ -171,7 +171,7 @@ class Zoo(Value):
             refuse(rule, f"seed {seed!r}", "Leave out the seed for the best one.")
         return self.models[cell, chosen]
 
-    def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
+    def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> TrainingRecord:
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
@@ -187,7 +187,7 @@ class Zoo(Value):
             InputError: The zoo knows no such model.
         """
         cell = self._cell(family, layers, noise)
-        runs = self.made[cell]
+        runs = self.records[cell]
         chosen = self.best(*cell) if seed is None else seed
         if chosen not in runs:
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", shown(seed), "Choose one of these.")
@@ -195,9 +195,9 @@ class Zoo(Value):
 
     def _cell(self, family: str, layers: int, noise: str | Noise) -> Key:
         cell = (family, layers, str(as_noise(noise)))
-        if cell not in self.made:
+        if cell not in self.records:
             for place, name in enumerate(("family", "layers", "noise")):
-                known = list(dict.fromkeys(other[place] for other in self.made))
+                known = list(dict.fromkeys(other[place] for other in self.records))
                 if cell[place] not in known:
                     remedy = "Choose one of these, or train the model."
                     refuse(f"{name} must be one of {', '.join(map(str, known))}", shown(cell[place]), remedy)
@@ -221,11 +221,11 @@ class Zoo(Value):
             if cell[2] in whole or seed == self.best(*cell)
             for name, value in model.family.arrays.items()
         }
-        made = [asdict(run) for runs in self.made.values() for run in runs.values()]
+        records = [asdict(run) for runs in self.records.values() for run in runs.values()]
         header = {"format": FORMAT, "version": str(VERSION)}
         write_whole(Path(folder) / "zoo.safetensors", pack(arrays, header))
-        lines = ",\n".join(json.dumps(run) for run in made)
-        seals = f'"{CHECKSUM}": "{_checksum(made)}", "models": "{checksum(arrays, header)}"'
+        lines = ",\n".join(json.dumps(run) for run in records)
+        seals = f'"{CHECKSUM}": "{_checksum(records)}", "models": "{checksum(arrays, header)}"'
         facts = f'"format": "{FORMAT}", "version": {VERSION}, {seals}'
         write_whole(Path(folder) / "zoo.json", f'{{{facts}, "runs": [\n{lines}\n]}}\n'.encode())
 
@@ -243,19 +243,19 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
         InputError: A run is not finished.
         DamageError: A run is damaged.
     """
-    made: dict[Key, dict[int, Made]] = {}
+    records: dict[Key, dict[int, TrainingRecord]] = {}
     models = {}
     for folder in runs:
         model, run = read_run(folder)
         try:
             cell, seed = _place(run["spec"])
-            made.setdefault(cell, {})[seed] = Made.of_run(run)
+            records.setdefault(cell, {})[seed] = TrainingRecord.of_run(run)
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"a record must be complete; {folder} has a damaged one ({error!r}). Move it away and train it again."
             ) from error
         models[cell, seed] = model
-    return Zoo(made, models)
+    return Zoo(records, models)
 
 
 def read(folder: str | os.PathLike[str]) -> Zoo:
@@ -292,19 +292,19 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
 
 
 def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
-    made: dict[Key, dict[int, Made]] = {}
+    records: dict[Key, dict[int, TrainingRecord]] = {}
     for run in runs:
         cell, seed = _place(run["spec"])
-        made.setdefault(cell, {})[seed] = Made(**run)
+        records.setdefault(cell, {})[seed] = TrainingRecord(**run)
     parts: dict[tuple[Key, int], dict[str, Any]] = {}
     for name, value in arrays.items():
         family, layers, noise, number, parameter = name.split("/")
         parts.setdefault(((family, int(layers), noise), int(number)), {})[parameter] = value
     models = {
-        (cell, seed): LinearTransformer(family_named(cell[0])(**values), made[cell][seed].spec["dim"])
+        (cell, seed): LinearTransformer(family_named(cell[0])(**values), records[cell][seed].spec["dim"])
         for (cell, seed), values in parts.items()
     }
-    return Zoo(made, models)
+    return Zoo(records, models)
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
@@ -395,7 +395,7 @@ def single_models() -> dict[str, Path]:
 
 def further_models() -> list[str]:
     """Return the names of shipped models beside those of a dimension: with less caution, and those that stand alone."""
-    reckless = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.made]
+    reckless = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.records]
     return [*reckless, *single_models()]
 
 
@@ -422,7 +422,7 @@ def single_file(name: str) -> Path | None:
     known = single_models()
     if len(rest) == 2 and rest[1] == UNIVERSAL_NOISE:
         name = f"{PREFIX}{kind}/{rest[0]}"
-    if name not in known and kind not in {cell[0] for cell in shipped().made}:
+    if name not in known and kind not in {cell[0] for cell in shipped().records}:
         names = ", ".join(one for one in known if one.startswith(PREFIX + kind))
         refuse(f"models of the kind {kind} are named {names}", shown(name), "Choose one of these.")
     return known.get(name)
@@ -433,7 +433,7 @@ def _shipped(part: str) -> Zoo:
     return read(PARTS[part])
 
 
-def record(name: str) -> Made:
+def record(name: str) -> TrainingRecord:
     """Return how a model of this package's zoo was made.
 
     Args:

@@ -55,7 +55,7 @@ def measure(sequences: int = SEQUENCES) -> dict[str, ExplosionProbability]:
     Returns:
         The probabilities by name.
     """
-    names = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, MEASURED) for cell in zoo.made]
+    names = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, MEASURED) for cell in zoo.records]
     return {name: measure_one(name, sequences) for name in names}
 
 
@@ -89,24 +89,24 @@ def nearest() -> dict[str, dict[str, Any]]:
     Returns:
         By noise: its `name`, its `ratio` = loss / floor when it was trained, and its explosions.
     """
-    found: dict[str, dict[str, Any]] = {}
+    nearest: dict[str, dict[str, Any]] = {}
 
     def consider(noise: str, name: str, ratio: float, rare: ExplosionProbability) -> None:
-        if noise not in found or ratio < found[noise]["ratio"]:
-            found[noise] = {"name": name, "ratio": ratio, "explosions": rare}
+        if noise not in nearest or ratio < nearest[noise]["ratio"]:
+            nearest[noise] = {"name": name, "ratio": ratio, "explosions": rare}
 
     zoo = shipped()
-    for cell in zoo.made:
-        made = zoo.record(*cell)
-        if made.floor > rounding(made.spec["dim"]):
-            consider(cell[2], name := name_of(made.spec), made.loss / made.floor, explosions()[name])
+    for cell in zoo.records:
+        record = zoo.record(*cell)
+        if record.floor > rounding(record.spec["dim"]):
+            consider(cell[2], name := name_of(record.spec), record.loss / record.floor, explosions()[name])
     for name, path in single_models().items():
-        record = read_file(path)[1]
-        noise, result = record["spec"]["noise"], record["result"]
-        if noise in found:
+        header = read_file(path)[1]
+        noise, result = header["spec"]["noise"], header["result"]
+        if noise in nearest:
             rare = ExplosionProbability(**result["explosions"])
             consider(noise, name, result["loss"] / result["floor"], rare)
-    return found
+    return nearest
 
 
 @cache
@@ -126,7 +126,7 @@ def measure_prices() -> dict[str, Price]:
     zoo = shipped()
     return {
         name: measure_price(name)
-        for name in (name_of(zoo.record(*cell).spec) for cell in zoo.made if cell[0] != "gdpp")
+        for name in (name_of(zoo.record(*cell).spec) for cell in zoo.records if cell[0] != "gdpp")
     }
 
 

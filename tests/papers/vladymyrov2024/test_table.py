@@ -78,7 +78,7 @@ def test_cells_that_fall_short_are_found():
 
     swap(("full", 7, NOISE), ("full", 2, NOISE))  # a deep model no better than a shallow one
     swap(("diag", 3, NOISE), ("gdpp", 1, "uniform(0,7)"))  # far above the paper
-    table = measure(zoo.Zoo(shipped.made, models), columns=(NOISE,), sequences=4000)
+    table = measure(zoo.Zoo(shipped.records, models), columns=(NOISE,), sequences=4000)
     faults = {str(cell.key): " ".join(cell.faults) for cell in table.faulty}
     assert "worse than Full 6" in faults[f"Full 7, {NOISE}"]
     assert "above the paper" in faults[f"Diag 3, {NOISE}"]
@@ -126,7 +126,7 @@ def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
 def test_cells_above_the_paper_for_their_tails_name_a_model_that_is_not(noise):
     """That model has the loss which is said, at most what the number of the paper allows, on the same sequences."""
     table = measure(zoo.shipped(), columns=(noise,))
-    names = {CellKey(*cell): part for part in zoo.RECKLESS for cell in zoo.shipped(part).made if cell[2] == noise}
+    names = {CellKey(*cell): part for part in zoo.RECKLESS for cell in zoo.shipped(part).records if cell[2] == noise}
     assert {cell.key for cell in table.faulty if cell.method != "gdpp"} == names.keys()
     for key, part in names.items():
         (fault,) = table[key].faults

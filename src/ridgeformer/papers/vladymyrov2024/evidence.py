@@ -270,8 +270,8 @@ def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> list[Val
     """
     zoo, known = _models(runs), stored_explosions() if runs is None else {}
     rows = []
-    for done, (family, layers, noise) in enumerate(zoo.made):
-        work.progress(done, len(zoo.made))
+    for done, (family, layers, noise) in enumerate(zoo.records):
+        work.progress(done, len(zoo.records))
         name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
         rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=STORED_WITH)
         price = prices().get(name) if runs is None else None
@@ -283,9 +283,9 @@ def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> list[Val
 def training(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Read how the models were trained. See `table`."""
     zoo = _models(runs)
-    made = [run for cell in zoo.made.values() for run in cell.values()]
-    facts = {"cells": len(zoo.made), "runs": len(made), "seconds": sum(run.seconds for run in made)}
-    return {**facts, "protocol": dict(made[0].spec["protocol"]), "made_with": dict(made[0].made_with)}
+    records = [run for cell in zoo.records.values() for run in cell.values()]
+    facts = {"cells": len(zoo.records), "runs": len(records), "seconds": sum(run.seconds for run in records)}
+    return {**facts, "protocol": dict(records[0].spec["protocol"]), "made_with": dict(records[0].made_with)}
 
 
 QUICK: Mapping[str, Any] = {"sequences": 2000}

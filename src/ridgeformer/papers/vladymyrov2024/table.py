@@ -238,7 +238,7 @@ def _column(
     cells = {}
     for key in (CellKey(*row, noise) for row in ROWS):
         own, paper = losses[key.row], printed()[key]
-        runs = zoo.made[key.method, key.layers, noise] if key.layers else {}
+        runs = zoo.records[key.method, key.layers, noise] if key.layers else {}
         cell = Cell(
             *key,
             loss=own.loss,
@@ -260,7 +260,7 @@ def _column(
 
 def _variants() -> dict[CellKey, str]:
     """The names of shipped models that were trained with less caution, by cell."""
-    return {CellKey(*cell): name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.made}
+    return {CellKey(*cell): name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.records}
 
 
 def _faults(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> list[str]:
