@@ -64,7 +64,7 @@ def accept_everything(*_, **__):
 
 @each(
     ("models", files, "checksum"),
-    ("journals", stored, "digest"),
+    ("journals", files, "digest"),
     ("journals", store, "_seal"),
     ("records", stored, "checksum"),
     ("zoo", zoo, "_checksum"),
