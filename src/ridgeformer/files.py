@@ -243,7 +243,7 @@ def parse_json(text: str) -> Any:
         text: The text.
 
     Returns:
-        What the text stands for.
+        The value that the text stands for.
 
     Raises:
         ValueError: It is not JSON, has more than a million parts, or is nested more than 100 deep.

@@ -69,3 +69,15 @@ def test_no_more_files_than_today_lie_between_the_command_and_the_native_core():
     assert files[0] == "cli/options.py"
     assert "engine/native.py" in files
     assert len(files) == int(count.split()[0]) <= 50
+
+
+def test_the_walk_from_the_command_to_the_core_is_as_short_as_the_architecture_says():
+    walk = subprocess.run(
+        [sys.executable, "-m", "benchmarks.walk"], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    *files, last = walk.stdout.splitlines()
+    assert last == f"{len(files)} files"
+    page = (ROOT / "docs/project/architecture.md").read_text()
+    assert len(files) <= 30
+    assert f"**`ridgeformer train`**, {len(files)} files up to the first native call" in page
+    assert all(Path(file).name in page or Path(file).parent.name in page for file in files)

@@ -1,4 +1,4 @@
-"""What this machine offers: which engines there are and which one is used, and how many threads.
+"""The engines and threads of this machine: which engines there are, which one is used, and how many threads.
 
 Only this module knows how many threads there are, those of BLAS and PyTorch included.
 """

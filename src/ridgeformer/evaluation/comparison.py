@@ -151,7 +151,7 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> L
     key = (problem, None, how_many(problem, sequences), integer("seed", seed, 0))
     if key in _floors:
         return _floors[key]
-    loss = evaluate(problem, best, sequences=sequences, seed=seed, with_floor=False)
+    loss = compare(problem, {"floor": best}, sequences=sequences, seed=seed, with_floor=False)["floor"]
     return _remember(key, replace(loss, floor=loss.loss, floor_error=loss.error))
 
 

@@ -204,7 +204,7 @@ def _has_directions(problem: Problem, predictor: Any) -> bool:
 def _hits(
     proposal: Proposal, predictor: AnyPredictor, count: int, seed: int, step: int
 ) -> tuple[dict[str, Array], Array, int]:
-    """Of the sequences that exploded, ratios [H, K] for each axis and directions [H, r]; and the next free step."""
+    """Return ratios [H, K] by axis and directions [H, r] of sequences that exploded, and the next free step."""
     sizes = [min(BLOCK, count - first) for first in range(0, count, BLOCK)]
 
     def work(block: int) -> tuple[dict[str, Array], Array]:

@@ -159,7 +159,7 @@ def _of_tokens(model: LinearTransformer, values: NDArray[Any]) -> Array:
 
 
 def _squared_norm(P: Array, Q: Array) -> float:
-    """Of G -> sum_k P_k G Q_k on symmetric G; its kernel is 1/2 (P_ac Q_db + P_ad Q_cb), summed over heads."""
+    """Return the squared norm of G -> sum_k P_k G Q_k, symmetric G: its kernel is 1/2 (P_ac Q_db + P_ad Q_cb)."""
     straight = np.einsum("kab,jab->kj", P, P) * np.einsum("kab,jab->kj", Q, Q)
     crossed = np.einsum("kac,jad,kdb,jcb->kj", P, P, Q, Q, optimize=True)
     return float(0.5 * (straight + crossed).sum())

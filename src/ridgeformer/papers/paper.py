@@ -139,7 +139,7 @@ class Picture:
 
     @property
     def caption(self) -> str:
-        """What it shows."""
+        """The caption of the picture."""
         return f"{stated(self.draw)} {self.note}".strip()
 
 

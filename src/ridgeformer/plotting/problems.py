@@ -96,7 +96,7 @@ def _sequence(axis: Axes, tokens: Sequences, index: int) -> float:
 
 
 def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> None:
-    """Of S / n of several contexts, and of the covariances of the features."""
+    """Draw the spectra of S / n of several contexts, and of the covariances of the features."""
     from matplotlib.ticker import MaxNLocator
 
     d = problem.dim

@@ -24,7 +24,7 @@ from ridgeformer.validation import Float, integer, number
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Whatever maps moments to weights: models and baselines alike.
+    """An object that maps moments to weights: a model or a baseline.
 
     A predictor that uses `moments.sigma`, which no predictor can know, declares it with `knows_sigma = True`. Its loss
     may then be below the Bayes floor without a warning.
@@ -43,7 +43,7 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class TokenPredictor(Protocol):
-    """Whatever predicts from tokens alone, such as a transformer with softmax.
+    """An object that predicts from tokens alone, such as a transformer with softmax.
 
     It is judged through sampled queries. What has both methods is judged by its weights.
     """
@@ -63,7 +63,7 @@ class TokenPredictor(Protocol):
 
 @runtime_checkable
 class LinearTokenPredictor(TokenPredictor, Protocol):
-    """Whatever makes weights of tokens: its predictions are linear in the query, so no queries need be sampled."""
+    """An object that makes weights of tokens: its predictions are linear in the query, so no queries are sampled."""
 
     def token_weights(self, x: Float, y: Float) -> Float:
         """Return w_hat: the prediction for a query x is <w_hat, x>.

@@ -339,7 +339,7 @@ class Problem(BuiltIn):
         return Choices(sigma, counts, task)
 
     def _drawn_from(self, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
-        """What engines draw sequences from: tasks that they cannot draw are a pool, one for each sequence."""
+        """The law that engines draw from: tasks that they cannot draw are a pool, one for each sequence."""
         choices = self.choices(count, **key._asdict(), first=first, engine=engine)
         if not (numbers := self.tasks.numbers(self.dim)):
             return self.law, choices

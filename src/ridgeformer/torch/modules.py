@@ -200,7 +200,7 @@ class TorchModel(nn.Module):
 
     @property
     def layout(self) -> Layout:
-        """What tokens hold beside (x, y), and whether attention is a sum or a mean."""
+        """The layout of the tokens: their entries beside (x, y), and whether attention is a sum or a mean."""
         return self.source.layout
 
     def intercepts(self, moments: Moments | Tensor) -> Tensor:

@@ -285,7 +285,7 @@ def load_run(folder: str | os.PathLike[str]) -> Training:
         folder: The folder of one run, such as `Training.folder`.
 
     Returns:
-        What `train` returned when the run was finished.
+        The `Training` that `train` returned when the run was finished.
 
     Raises:
         InputError: There is no finished run in the folder, or a newer version wrote it.

@@ -112,7 +112,7 @@ class TrainingRecord(Value):
             run: The record.
 
         Returns:
-            What the zoo keeps of it.
+            The part of it that the zoo keeps.
         """
         measured = ("loss", "error", "floor", "largest", "exploded", "sequences")
         rest = ("spec", "status", "message", "seconds", "made_with")

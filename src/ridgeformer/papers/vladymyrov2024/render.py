@@ -93,7 +93,7 @@ def terminal(table: TableOne) -> RenderableType:
         table: The table.
 
     Returns:
-        What rich can print.
+        An object that rich can print.
     """
     grid = Grid(box=None, padding=(0, 0, 0, 1), pad_edge=False)
     grid.add_column("", no_wrap=True)
@@ -115,7 +115,7 @@ def column_table(table: TableOne) -> RenderableType:
         table: A table with one column.
 
     Returns:
-        What rich can print.
+        An object that rich can print.
     """
     names = ("", "loss", "±", "/ floor", "paper", "allowed", "/ paper", "best seed", "worst", "largest")
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
@@ -158,7 +158,7 @@ def verdict(table: TableOne) -> RenderableType:
         table: The table.
 
     Returns:
-        What rich can print.
+        An object that rich can print.
     """
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
