@@ -16,11 +16,6 @@ __all__ = [
     "StorageError",
     "TrainingError",
     "UnreachableError",
-    "kind_of",
-    "missing_bracket",
-    "optional",
-    "refuse",
-    "shown",
 ]
 
 RECEIVED = 500  # characters of what was received that a message shows

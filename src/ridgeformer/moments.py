@@ -20,7 +20,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import Array, Float, array, axes, integer, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["ContextSpectrum", "Index", "Moments"]
+__all__ = ["ContextSpectrum", "Moments"]
 
 
 CHUNK = 4096

@@ -14,7 +14,6 @@ from ridgeformer.engine.machine import (
     limited_threads,
     named,
     one_blas_thread,
-    one_torch_thread,
     resolve,
 )
 from ridgeformer.engine.reference import NumpyEngine
@@ -40,6 +39,5 @@ __all__ = [
     "limited_threads",
     "named",
     "one_blas_thread",
-    "one_torch_thread",
     "resolve",
 ]

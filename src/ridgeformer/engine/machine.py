@@ -90,19 +90,6 @@ def one_blas_thread() -> Iterator[None]:
                 _leave_control()
 
 
-@contextlib.contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let PyTorch use one thread inside this block: more do not help with small matrices, and could change the bits."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @functools.lru_cache(maxsize=1)
 def _controller(modules: int) -> ThreadpoolController:
     """The BLAS libraries of this process, listed again when the number of loaded modules has changed.

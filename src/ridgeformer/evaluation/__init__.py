@@ -14,12 +14,11 @@ gives its row for one predictor, a `Loss`.
 from ridgeformer.evaluation.comparison import compare, evaluate, floor
 from ridgeformer.evaluation.explosions import ExplosionProbability, explosion_probability
 from ridgeformer.evaluation.results import Loss, Losses
-from ridgeformer.evaluation.sequence_losses import EVALUATION, Oracle
+from ridgeformer.evaluation.sequence_losses import Oracle
 from ridgeformer.evaluation.stretched import Stretched
 from ridgeformer.evaluation.table import Table
 
 __all__ = [
-    "EVALUATION",
     "ExplosionProbability",
     "Loss",
     "Losses",

@@ -7,8 +7,8 @@
 categorical(1,3)
 """
 
-from ridgeformer.noise.base import Categorical, Fixed, Noise, Uniform, as_noise, check_text, parse
+from ridgeformer.noise.base import Categorical, Fixed, Noise, Uniform, as_noise, parse
 from ridgeformer.noise.frozen import Frozen
 from ridgeformer.noise.tokens import Student, Tokens
 
-__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Student", "Tokens", "Uniform", "as_noise", "check_text", "parse"]
+__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Student", "Tokens", "Uniform", "as_noise", "parse"]

@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import EVALUATION, Stretched
+from ridgeformer.evaluation import Stretched
+from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.exact import RARE, ExcessLoss, least_excess_loss
 from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments

@@ -28,7 +28,6 @@ from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Pr
 from ridgeformer.problems.varying import ByDimension, VaryingDimension
 
 __all__ = [
-    "CUSTOM",
     "BaseProblem",
     "ByDimension",
     "Covariance",

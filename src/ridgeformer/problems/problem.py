@@ -26,7 +26,8 @@ from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Noise, as_noise, check_text
+from ridgeformer.noise import Noise, as_noise
+from ridgeformer.noise.base import check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic
