@@ -5,7 +5,7 @@ import pytest
 
 from ridgeformer import BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare, explain, load, train
 from ridgeformer.errors import StorageError
-from ridgeformer.plotting.dynamics import draw_curves
+from ridgeformer.plotting.dynamics import draw_curves, draw_trajectories
 from ridgeformer.plotting.explanation import draw_explanation
 from ridgeformer.plotting.problems import draw_problem
 from ridgeformer.plotting.training import draw_training
@@ -202,6 +202,17 @@ def test_every_picture_shows_in_a_notebook_and_has_no_matrix_in_its_title():
         assert not any("[[" in text for text in words)
         assert figure._repr_png_().startswith(b"\x89PNG")
     assert "covariance(3 x 3)" in repr(descent)
+    named = [
+        draw_curves(descent, title="my title"),
+        draw_training(descent, title="my title"),
+        draw_trajectories(descent, title="my title"),
+        draw_explanation(explain(problem, descent.model, sequences=200), title="my title"),
+        draw_problem(problem, title="my title"),
+        compare(problem, {"model": descent.model}, sequences=50).plot(title="my title"),
+        Runs.of([descent]).plot(title="my title"),
+    ]
+    for figure in named:
+        assert any("my title" in text.get_text() for text in figure.findobj(Text))
 
 
 # ---- Pictures of problems: what is drawn is what was measured

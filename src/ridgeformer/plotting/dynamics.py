@@ -55,6 +55,7 @@ def draw_curves(
     *,
     levels: Sequence[float] = (),
     quantity: str = "loss",
+    title: str | None = None,
 ) -> Figure:
     """Draw the loss against the step on logarithmic axes, one line per descent, with levels as dashed lines.
 
@@ -63,6 +64,7 @@ def draw_curves(
         path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
         levels: Values to compare with, such as plateaus that a theory predicts.
         quantity: What to draw: `loss`, `adjusted_loss`, or `squared_error`, which is twice the unadjusted loss.
+        title: The title; None for the problem.
 
     Returns:
         The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs. What rises to more
@@ -97,7 +99,8 @@ def draw_curves(
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
     across = "time; for descents, the sum of the rates so far" if mixed else first.spec.protocol.axis
-    style.panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
+    title = first.spec.problem.label if title is None else title
+    style.panel(axis, textwrap.fill(title, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     style.limit(axis, courses, highest)
     style.decimals(axis)
@@ -117,7 +120,7 @@ def _draw_remarks(axis: Axes, run: Training, x: Array, values: Array, colour: st
         axis.plot(x[clipped], values[clipped], "|", color=colour, markersize=5, label=label)
 
 
-def draw_trajectories(training: Training, path: Path | str | None = None) -> Figure:
+def draw_trajectories(training: Training, path: Path | str | None = None, *, title: str | None = None) -> Figure:
     """Draw how the weights of every layer move: omegas where all directions are treated alike, else singular values.
 
     Of a looped model, the layers of one repetition are drawn.
@@ -128,6 +131,7 @@ def draw_trajectories(training: Training, path: Path | str | None = None) -> Fig
     Args:
         training: A descent with at least two snapshots.
         path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+        title: The title; None for the model.
 
     Returns:
         The figure, one panel per layer. The horizontal axis is the step; for gradient flow it is the time.
@@ -161,7 +165,8 @@ def draw_trajectories(training: Training, path: Path | str | None = None) -> Fig
         axis.set_visible(False)
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
     what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
-    canvas.suptitle(f"{training.spec.describe_model()}\n{what}", fontsize=8)
+    title = training.spec.describe_model() if title is None else title
+    canvas.suptitle(f"{title}\n{what}", fontsize=8)
     return style.write(canvas, path)
 
 

@@ -34,7 +34,7 @@ WORDS = {
 }
 
 
-def draw_training(training: Training, path: Path | str | None = None) -> Figure:
+def draw_training(training: Training, path: Path | str | None = None, *, title: str | None = None) -> Figure:
     """Draw the training loss against sequences used, phase by phase, with the reported loss and the best possible one.
 
     All of them are the same kind of loss, which the axis names. Our search trains on the adjusted loss. The paper's
@@ -44,6 +44,7 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
     Args:
         training: What training gave.
         path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+        title: The title; None for what was trained.
 
     Returns:
         The figure.
@@ -77,7 +78,8 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
     if left_out := sum(not loss <= highest for loss in training.history.loss):
         axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
-    canvas.suptitle(textwrap.fill(training.spec.describe(), 80, break_on_hyphens=False), fontsize=11)
+    title = training.spec.describe() if title is None else title
+    canvas.suptitle(textwrap.fill(title, 80, break_on_hyphens=False), fontsize=11)
     style.decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
@@ -97,7 +99,12 @@ def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
 
 
 def draw_runs(
-    runs: Runs, path: Path | str | None = None, *, x: str = "layers", baselines: Mapping[str, float] | None = None
+    runs: Runs,
+    path: Path | str | None = None,
+    *,
+    x: str = "layers",
+    baselines: Mapping[str, float] | None = None,
+    title: str | None = None,
 ) -> Figure:
     """Draw the losses of runs against a column, one line per family, with the spread over seeds and the floor.
 
@@ -106,6 +113,7 @@ def draw_runs(
         path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
         x: The column of the horizontal axis, such as `layers` or `heads`.
         baselines: Losses to compare with, by name; None for that of ConstRR.
+        title: The title; None for the problem.
 
     Returns:
         The figure. Lines are means over seeds; bands reach from the best to the worst seed. Hollow points are runs
@@ -145,7 +153,7 @@ def draw_runs(
     for (name, loss), look in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
         if loss > rounding(problem.signal):
             axis.axhline(loss, color=style.GREY, linewidth=1.2, linestyle=look, label=f"{name}: {loss:.4g}")
-    style.panel(axis, textwrap.fill(problem.label, 80), x, "adjusted loss")
+    style.panel(axis, textwrap.fill(problem.label if title is None else title, 80), x, "adjusted loss")
     axis.set_xticks(sorted({row[x] for row in rows}))
     axis.set_yscale("log")
     style.decimals(axis)

@@ -194,7 +194,12 @@ class Runs(Table, Sequence[Training]):
         return rows
 
     def plot(
-        self, path: str | Path | None = None, *, x: str = "layers", baselines: Mapping[str, float] | None = None
+        self,
+        path: str | Path | None = None,
+        *,
+        x: str = "layers",
+        baselines: Mapping[str, float] | None = None,
+        title: str | None = None,
     ) -> Figure:
         """Draw the loss against a column, one line per family, with the spread over seeds and the floor.
 
@@ -202,6 +207,7 @@ class Runs(Table, Sequence[Training]):
             path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
             x: The column of the horizontal axis, such as `layers` or `heads`.
             baselines: Losses to compare with, by name; None for that of ConstRR.
+            title: The title; None for the problem.
 
         Returns:
             The figure, a `matplotlib.figure.Figure`.
@@ -213,7 +219,7 @@ class Runs(Table, Sequence[Training]):
         """
         from ridgeformer.plotting.training import draw_runs
 
-        return draw_runs(self, path, x=x, baselines=baselines)
+        return draw_runs(self, path, x=x, baselines=baselines, title=title)
 
     def _title(self) -> str:
         return f"{len(self.entries)} runs"
