@@ -149,6 +149,6 @@ def test_training(problem, tmp_path):
 
     found = train(problem, "channels(1,2)", layers=1, protocol=Search(effort=0.1), sequences=3_000, out=tmp_path)
     assert found.loss < 0.25
-    assert load_runs(tmp_path)[0].spec == found.spec
+    assert found.spec in [run.spec for run in load_runs(tmp_path)]  # its ancestors are equally good
     each = compare(problem, {"m": found.model}, over={"dim": [2, 3, 4]}, sequences=2_000)
     assert (each.loss < 0.25).all()
