@@ -98,6 +98,9 @@ class Explanation:
         """Sentences with numbers: which layers estimate the noise, solve and shrink, and where the noise acts."""
         return findings(self.behaviour, self.roles)
 
+    def __repr__(self) -> str:
+        return f"Explanation({self.model}, {self.problem}: loss {self.behaviour.loss[-1]:.4g})"
+
     def __str__(self) -> str:
         texts = (self.summary, self.findings, [role.sentence for role in self.roles], self.contents, self.left_out)
         return "\n".join(sentence for text in texts for sentence in text)

@@ -167,7 +167,7 @@ def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
     solved, shrunk = "The regression is solved by", "The solution is shrunk towards zero by"
     lines.append(_most(by_kind["solves"], average.direction, solved, "No layer solves the regression", "direction"))
     if average.has_levels:
-        none = "No layer shrinks the solution"
+        none = "No layer shrinks the solution (an estimate of 0 has no error of shrinkage)"
         lines.append(_most(by_kind["shrinks"], average.shrinkage, shrunk, none, "shrinkage"))
     lines.append(_acts(average))
     return lines

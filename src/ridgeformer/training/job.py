@@ -237,6 +237,8 @@ class Price(NamedTuple):
         return cls(least, int(burst.sum()), len(burst), ours / least - 1 if least > 0 else 0.0)
 
     def __str__(self) -> str:
+        if not (self.exploded or self.worse >= 5e-4):
+            return "avoiding explosions cost nothing"
         reckless = f"the best model found without regard to explosions has a loss of {self.loss:.4g}"
         worse = "as good" if not self.worse >= 5e-4 else f"{self.worse:.1%} worse"
         return f"{reckless} and explodes on {self.exploded:,} of {self.sequences:,}; the chosen one is {worse}"
