@@ -34,7 +34,7 @@ import numpy as np
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import STREAM, Proposal
-from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_tokens
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_sums, needs_tokens
 from ridgeformer.losses import exploded, threshold
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
@@ -192,10 +192,11 @@ def _has_directions(problem: Problem, predictor: Any) -> bool:
     """Whether some directions differ from others: for the problem, or for the weights of rotated contexts."""
     if not problem.is_isotropic:
         return True
-    moments = problem.moments(TRIED, seed=0, stream=STREAM).moments
+    moments = problem.moments(TRIED, seed=0, stream=STREAM, sums=needs_sums([predictor])).moments
     R = np.eye(problem.dim + 1)
     R[:-1, :-1] = np.linalg.qr(np.random.default_rng(0).standard_normal((problem.dim, problem.dim)))[0]
-    turned = Moments._trusted(R @ moments.gram @ R.T, moments.context, moments.sigma)
+    sums = None if moments.sums is None else moments.sums @ R.T
+    turned = Moments._trusted(R @ moments.gram @ R.T, moments.context, moments.sigma, sums)
     weights, others = (np.asarray(predictor.weights(one), np.float64) for one in (moments, turned))
     size = float(np.abs(weights).max())  # weights that are all 0 tell nothing
     return not (size > 0 and np.allclose(weights @ R[:-1, :-1].T, others, rtol=0, atol=ALIKE * size))

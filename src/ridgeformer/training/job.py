@@ -216,13 +216,14 @@ class Price(NamedTuple):
     worse: float
 
     @classmethod
-    def between(cls, reckless: Array, chosen: Array, signal: float) -> Price:
+    def between(cls, reckless: Array, chosen: Array, signal: float, oracle: float = 0.0) -> Price:
         """Compare the losses of two models on the same sequences.
 
         Args:
             reckless: Losses of the model that was found without regard to explosions, [B].
             chosen: Losses of the chosen model, [B].
             signal: The signal of the problem, which decides what has exploded.
+            oracle: The part of the mean losses that is the oracle's, where they are not adjusted.
 
         Returns:
             The price.
@@ -231,7 +232,7 @@ class Price(NamedTuple):
         calm = ~burst & ~exploded(chosen, signal)
         if not calm.any():
             return cls(math.nan, int(burst.sum()), len(burst), math.nan)
-        least, ours = float(reckless[calm].mean()), float(chosen[calm].mean())
+        least, ours = (float(values[calm].mean()) - oracle for values in (reckless, chosen))
         if ours <= least:  # then the chosen one is the best one
             return cls(ours, int(exploded(chosen, signal).sum()), len(burst), 0.0)
         return cls(least, int(burst.sum()), len(burst), ours / least - 1 if least > 0 else 0.0)

@@ -39,10 +39,7 @@ from ridgeformer.values import Value
 
 __all__ = [
     "DIMS",
-    "MODELS",
-    "PARTS",
     "PREFIX",
-    "RECKLESS",
     "TrainingRecord",
     "Zoo",
     "find",
@@ -355,13 +352,13 @@ def find(name: str) -> tuple[Zoo, tuple[str, int, str, int | None]]:
 
 
 def name_of(spec: Mapping[str, Any]) -> str:
-    """Return the name of a shipped model.
+    """Return the name of a shipped model, such as `zoo:d=1/diag/3/uniform(0,2)`.
 
     Args:
         spec: The spec of its training, as in its record.
 
     Returns:
-        The name without a seed, such as `zoo:d=1/diag/3/uniform(0,2)`.
+        The name, without a seed.
     """
     known = {"d": (spec["dim"], DIMS[0]), "caution": (spec["protocol"]["caution"], 1.0)}
     part = "".join(f"{name}={value:g}/" for name, (value, usual) in known.items() if value != usual)

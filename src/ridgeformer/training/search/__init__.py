@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 LossesOf = Callable[[LinearTransformer], Array]
 FEW_PARAMETERS = 256  # parameters, up to which descent is by BFGS
 RARE = 20_000  # sequences of a wider law that an explosion probability is measured on
+ORACLE = 1 << 14  # sequences that the loss of an oracle is measured on which no engine computes
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
 
 
@@ -157,11 +158,24 @@ class Search(Protocol):
             chosen, why = _tolerable(work, [*candidates, *reckless], losses, self.tolerated)
         price = None
         if outcome.reckless is not None and self.caution:
-            price = Price.between(losses(outcome.reckless), losses(chosen.model), job.problem.signal)
+            both = losses(outcome.reckless), losses(chosen.model)
+            price = Price.between(*both, job.problem.signal, _oracle_loss(work, chosen.model))
         if price is not None and price.exploded and price.worse > COSTLY:
             why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
             why += _often(price.exploded, price.sequences)
         return Outcome(chosen.model, outcome.converged, outcome.message + why, family=chosen.family, price=price)
+
+
+def _oracle_loss(job: SearchJob, model: LinearTransformer) -> float:
+    """The mean loss of the oracle, where training does not adjust losses because no engine computes this oracle."""
+    if job.problem.has_ridge_oracle or not job.problem.has_oracle:
+        return 0.0
+    settings: dict[str, Any] = {"seed": job.seed, "stream": SELECT, "gradient": False, "threads": job.threads}
+    count = job.problem.affordable(ORACLE)
+    evaluation = model.astype(np.float64).step(job.problem, count, target="ridge", unadjusted=True, **settings)
+    calm = ~exploded(evaluation.losses, job.problem.signal)
+    assert evaluation.unadjusted is not None
+    return float((evaluation.unadjusted - evaluation.losses)[calm].mean())
 
 
 def _by_quadrature(job: Job, problem: Problem) -> Outcome:
