@@ -7,11 +7,12 @@ from scipy.special import ive
 from scipy.stats import chi2, lognorm, norm
 
 from own_problems import HeavyTails
-from ridgeformer import ConstRR, LinearTransformer, Problem, compare, evaluate, explosion_probability, load
+from ridgeformer import ConstRR, Full, LinearTransformer, Problem, compare, evaluate, explosion_probability, load
+from ridgeformer.engine import Layout
 from ridgeformer.evaluation.explosions import upper_bound
 from ridgeformer.evaluation.proposals import Proposal
 from ridgeformer.evaluation.tilts import log_sphere_average
-from support import refused
+from support import each, refused
 
 PROBLEMS = (
     "d=4 n=8 uniform(0,3)",
@@ -213,3 +214,18 @@ def test_what_hardly_ever_and_what_always_explodes():
     assert np.isfinite([rare.error, rare.hits]).all()
     always = explosion_probability(problem, Trigger(lambda m: m.q, -1.0), sequences=1000)
     assert 0.8 < always.probability <= always.upper == 1
+
+
+@each("none", "ratio", "constant", "length")
+def test_models_with_a_further_coordinate_explode_as_often_as_counted(coordinate):
+    """Full layers of random numbers whose further coordinate acts too; 20,000 plain sequences, within 4.5 errors."""
+    layout = Layout("mean", coordinate)
+    width = 4 + layout.extra
+    rng = np.random.default_rng(3)
+    model = LinearTransformer(Full(*(0.35 * rng.standard_normal((2, 2, 1, width, width)))), 3, layout)
+    for context in (6, "4,8"):
+        problem = Problem(3, context, "uniform(0,2)")
+        rare = explosion_probability(problem, model, sequences=20_000)
+        share = evaluate(problem, model, sequences=20_000, with_floor=False).exploded / 20_000
+        assert 1e-3 < share < 0.5
+        assert rare.probability == pytest.approx(share, abs=4.5 * np.hypot(rare.error, np.sqrt(share / 20_000)))

@@ -345,6 +345,15 @@ def test_searches_by_soap_have_a_price_too(caution, known, monkeypatch):
         assert ours.mean() == pytest.approx((1 + run.price.worse) * run.price.loss, rel=1e-6)
 
 
+@each("sparse(1)", "pool(16)")
+def test_prices_are_of_adjusted_losses_where_training_cannot_adjust_them(tasks):
+    problem = Problem(4, 10, "uniform(0,1)", tasks=tasks)
+    run = train(problem, "diag", 2, protocol=Search(effort=0.1), sequences=1000)
+    fresh = evaluate(problem, run.model, sequences=50_000)
+    assert fresh.unadjusted > 1.05 * fresh.loss
+    assert (1 + run.price.worse) * run.price.loss == pytest.approx(fresh.loss, abs=6 * fresh.error)
+
+
 def test_where_no_better_model_was_found_caution_costs_nothing():
     chosen, signal = np.array([1.0, 2.0, 3.0]), 10.0
     assert Price.between(chosen + 1, chosen, signal) == Price(2.0, 0, 3, 0.0)
