@@ -117,7 +117,7 @@ def test_sparse_tasks_and_noise_of_tokens_are_laws_for_every_command(call, run_f
 def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call):
     text = call("problem", *LAW, "--tasks", "pool(4)", *FEW)[1]
     assert "\nOracleRR (Gaussian prior)  " in text
-    assert "is told sigma but not the pool" in text
+    assert "is told sigma but not the law of the tasks" in text
     assert "Gaussian prior" not in call("problem", *LAW, *FEW)[1]
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from own_problems import HeavyTails
 from ridgeformer import BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare, explain, load, train
 from ridgeformer.errors import StorageError
 from ridgeformer.plotting.dynamics import draw_curves, draw_trajectories
@@ -213,6 +214,13 @@ def test_every_picture_shows_in_a_notebook_and_has_no_matrix_in_its_title():
     ]
     for figure in named:
         assert any("my title" in text.get_text() for text in figure.findobj(Text))
+
+
+def test_runs_without_an_oracle_have_losses_that_are_not_adjusted_and_no_floor():
+    run = train(HeavyTails(), "diag", 1, protocol=SGD(steps=3, batch=8), sequences=50)
+    axis = Runs.of([run]).plot(baselines={}).axes[0]
+    assert axis.get_ylabel() == "loss"
+    assert [line.get_label() for line in axis.get_lines()] == ["diag"]
 
 
 # ---- Pictures of problems: what is drawn is what was measured

@@ -190,8 +190,8 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     words, one_layer = problem.describe(), _one_layer(problem)
     if GAUSSIAN_ORACLE in predictors:
         left_out = [
-            f"{GAUSSIAN_ORACLE} is told sigma but not the pool: it is ridge regression, not the oracle that losses are "
-            "adjusted by, which knows both and has a loss of 0.",
+            f"{GAUSSIAN_ORACLE} is told sigma but not the law of the tasks: it is ridge regression, not the oracle "
+            "that losses are adjusted by, which knows both and has a loss of 0.",
             *left_out,
         ]
     facts: dict[str, Any] = {

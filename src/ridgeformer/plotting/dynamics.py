@@ -98,7 +98,7 @@ def draw_curves(
         axis.annotate(f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), **look)
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
-    across = "time; for descents, the sum of the rates so far" if mixed else first.spec.protocol.axis
+    across = "time; for descents, the sum of the rates so far, after clipping" if mixed else first.spec.protocol.axis
     title = first.spec.problem.label if title is None else title
     style.panel(axis, textwrap.fill(title, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")

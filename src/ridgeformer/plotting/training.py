@@ -132,7 +132,7 @@ def draw_runs(
     if x not in rows[0] or not isinstance(rows[0][x], int | float):
         refuse("x must be a column of numbers", shown(x), "Choose layers, heads or seed.")
     canvas = style.blank(6.4, 3.8)
-    axis = canvas.subplots()
+    axis, kind = canvas.subplots(), "adjusted loss" if runs[0].result.adjusted else "loss"
     for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(style.LINES), strict=False):
         mine = [row for row in rows if row["family"] == family]
         places = sorted({row[x] for row in mine})
@@ -144,8 +144,8 @@ def draw_runs(
         if other:
             above = [row["loss"] for row in other]
             axis.plot([row[x] for row in other], above, "o", markersize=4, color=colour, markerfacecolor="white")
-    floor = float(np.nanmean([row["floor"] for row in rows]))
-    problem = runs[0].spec.problem
+    problem, floors = runs[0].spec.problem, [row["floor"] for row in rows if np.isfinite(row["floor"])]
+    floor = float(np.mean(floors)) if floors else np.nan
     if floor > rounding(problem.signal):
         axis.axhline(floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {floor:.4g}")
     if baselines is None:
@@ -153,7 +153,7 @@ def draw_runs(
     for (name, loss), look in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
         if loss > rounding(problem.signal):
             axis.axhline(loss, color=style.GREY, linewidth=1.2, linestyle=look, label=f"{name}: {loss:.4g}")
-    style.panel(axis, textwrap.fill(problem.label if title is None else title, 80), x, "adjusted loss")
+    style.panel(axis, textwrap.fill(problem.label if title is None else title, 80), x, kind)
     axis.set_xticks(sorted({row[x] for row in rows}))
     axis.set_yscale("log")
     style.decimals(axis)

@@ -217,7 +217,7 @@ def check_problem(problem: object) -> Problem:
         return cast("Problem", problem)
     rule = "the problem must be a built-in Problem here, with one noise level for each sequence"
     received = problem if isinstance(problem, Problem) else kind_of(problem)
-    refuse(rule, received, "Pass a Problem, or use evaluate and compare, which take problems of your own.")
+    refuse(rule, received, "Use evaluate and compare, which take problems of your own and noise levels per token.")
 
 
 def check_moments(moments: object) -> None:
