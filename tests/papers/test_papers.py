@@ -179,6 +179,21 @@ def test_a_paper_is_described_by_its_paragraphs():
         replace(paper, about="A summary.\n\nOn <counting>\n\nCounting works.")
 
 
+def test_mistakes_in_parts_and_checks_are_refused_in_words():
+    paper, measured = Counted().paper, {"first": {"mean": 3.0}}
+    refused(lambda: replace(paper.parts[0], quick={"sizes": 2}), "the settings of first are size; got sizes. Correct")
+
+    def mute(results):
+        return Check("something", holds=(True,))
+
+    wrong = (
+        (lambda results: True, "must return a Check; got a bool"),
+        (mute, "second paragraph of its docstring; got mute"),
+    )
+    for check, words in wrong:
+        refused(lambda check=check: list(replace(paper, checks=(check,)).decide(measured)), words)
+
+
 def test_verdicts_count_the_parts_that_hold():
     check = Check("m", "e", "t", "r", "rule", (True, False))
     assert check.as_dict()["verdict"] == "partly supported"

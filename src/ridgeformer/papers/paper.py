@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.plotting.panels import Panel, draw_panels
 from ridgeformer.problems import BaseProblem
 
@@ -103,6 +103,11 @@ class Part:
     measure: Callable[..., Any]
     quick: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     needs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := self.quick.keys() - self.settings().keys():
+            known = ", ".join(self.settings()) or "none"
+            refuse(f"the settings of {self.name} are {known}", ", ".join(sorted(unknown)), "Correct `quick`.")
 
     @property
     def name(self) -> str:
@@ -299,6 +304,11 @@ class Paper:
         for check in self.checks:
             with contextlib.suppress(NotMeasuredError):
                 decided = check(_Measured(results))
+                if not isinstance(decided, Check):
+                    refuse(f"{check.__name__} must return a Check", kind_of(decided), "Use agree(...), or Check(...).")
+                if not (decided.claim or stated(check)):
+                    rule = "a check states its claim in the second paragraph of its docstring"
+                    refuse(rule, f"{check.__name__} without it", "Write the claim there.")
                 missing: dict[str, Any] = {k: text for k, text in said(check).items() if not getattr(decided, k)}
                 yield replace(decided, **missing)
 
