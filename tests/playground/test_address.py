@@ -3,9 +3,24 @@
 import numpy as np
 import pytest
 
-from ridgeformer import AdaRR, BayesRR, ConstRR, Diag, GDpp, LeastSquares, Problem, engine, evaluate, load, zoo
-from ridgeformer.engine import Key, Omegas
-from ridgeformer.playground import _models, is_address, page, read_address, write_page
+from ridgeformer import (
+    AdaRR,
+    BayesRR,
+    ConstRR,
+    Diag,
+    Full,
+    GDpp,
+    LeastSquares,
+    LinearTransformer,
+    Problem,
+    engine,
+    evaluate,
+    load,
+    zoo,
+)
+from ridgeformer.engine import Key, Layout, Omegas
+from ridgeformer.noise import Categorical
+from ridgeformer.playground import _models, address, is_address, page, read_address, write_page
 from support import each, refusals
 
 
@@ -38,6 +53,47 @@ test_other_texts_are_refused = refusals(
     ("#omega=1,2,3,nan", "finite"),
     (7, "a text"),
     by=lambda text: read_address(text),
+)
+
+
+@each("zoo:diag/4/uniform(0,5)", "zoo:gdpp/3/categorical(1,3)", "zoo:d=1/diag/3/uniform(0,2)")
+def test_the_address_of_a_model_is_read_back(name):
+    model, noise = load(name), name.split("/")[-1]
+    text = address(Problem(model.dim, 10, noise), model)
+    assert f"n=10&noise={noise}&" in text
+    again = load(f"https://x#{text}")
+    assert (type(again.family), again.dim) == (type(model.family), model.dim)
+    np.testing.assert_array_equal(again.kernel.omega, model.kernel.omega)
+
+
+def test_the_page_shows_what_the_address_says(visit):
+    omega = [[[1e-5, -1e-17], [-0.03, 1 / 3]], [[0, 2e22], [-0.5, 1e-300]]]
+    tab = visit(address(Problem(3, 7, "categorical(1,0.25)"), LinearTransformer(Diag(omega=omega), dim=3)))
+    state = tab.evaluate("playground.store.state")
+    assert [state[name] for name in ("d", "n", "noise", "family")] == [3, 7, "categorical(1,0.25)", "diag"]
+    np.testing.assert_array_equal(np.reshape(state["omega"], (2, 2, 2)), omega)
+
+
+def one_layer(family=Diag, dim=10, layers=1, **more):
+    return LinearTransformer(family.random(dim, layers, 1, 0.01, np.random.default_rng(0)), dim, **more)
+
+
+test_what_the_page_cannot_show_is_refused = refusals(
+    ("uniform(0,5)", one_layer(), "needs a Problem; got a str"),
+    (Problem(10, 20, 1), "model", "families diag and gdpp; got a str"),
+    (Problem(10, 20, 1), one_layer(Full), "families diag and gdpp"),
+    (Problem(5, 20, 1), one_layer(), "the dimension of the problem, 5; got 10"),
+    (Problem(10, 20, 1), one_layer(layout=Layout("mean")), "to_attention('sum', context=n)"),
+    (Problem(10, 20, 1), one_layer(layers=11), "at most 10 layers; got 11"),
+    (Problem(21, 20, 1), one_layer(dim=21), "d up to 20"),
+    (Problem(10, 101, 1), one_layer(), "one n up to 100"),
+    (Problem(10, "10..20", 1), one_layer(), "one n up to 100"),
+    (Problem(10, 20, 101), one_layer(), "up to 100"),
+    (Problem(10, 20, "student(4,1)"), one_layer(), "noise such as uniform(0,5)"),
+    (Problem(10, 20, "categorical(1,3,weights=(0.1,0.9))"), one_layer(), "noise such as uniform(0,5)"),
+    (Problem(10, 20, Categorical(range(13))), one_layer(), "noise such as uniform(0,5)"),
+    (Problem(10, 20, 1, features="powerlaw(1)"), one_layer(), "normal features and tasks"),
+    by=address,
 )
 
 

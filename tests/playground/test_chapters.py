@@ -1,6 +1,10 @@
 """Every chapter begins unsolved, and its solution solves it."""
 
+import numpy as np
 import pytest
+
+from ridgeformer.noise import parse
+from support import each
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +100,69 @@ def test_the_solution_solves_the_chapter(visit, number):
     tab.locator(".chapter.solved").wait_for()
 
 
+@pytest.mark.parametrize("number", SOLUTIONS)
+def test_the_context_that_is_shown_follows_the_law_of_the_chapter(visit, number):
+    """With d and n of that law: its noise level is one that the law has, from the first picture on."""
+    state = visit(f"view=chapter-{number}").evaluate("playground.store.state")
+    assert parse(state["noise"]).contains(state["sigma"])
+
+
+PLACES = """() => [...document.querySelectorAll('#step g[aria-label=dot] path')].map((cross) =>
+    cross.getAttribute('transform'))"""
+NUMBERS = "() => [...document.querySelectorAll('#step g[aria-label=text] text')].map((number) => number.textContent)"
+
+
+def test_with_a_fixed_noise_level_all_who_know_it_agree(visit):
+    tab = visit("view=chapter-3")
+    before = tab.evaluate("playground.updates")
+    move(tab, "chapter-sigma", 3)
+    tab.wait_for_function(f"playground.updates > {before}")
+    tab.wait_for_function(f"new Set(({PLACES})()).size === 3")  # least squares, the task, and ridge regression
+    assert tab.evaluate(PLACES)[1:4] == 3 * tab.evaluate(PLACES)[1:2]
+    assert tab.evaluate(NUMBERS) == ["0"]  # the layer does nothing yet
+    move(tab, "chapter-omega", -0.05)
+    tab.wait_for_function(f"({NUMBERS})().length === 2")
+
+
+HEIGHTS = """(picture) => [...document.querySelectorAll(`${picture} g[aria-label=line] path`)].map((path) =>
+    Math.min(...path.getAttribute('d').match(/-?[\\d.]+(?:e-?\\d+)?/g).map(Number).filter((_, i) => i % 2)))"""
+
+
+@each((3, "#parabola"), (6, "#levels"), (10, "#profile"))
+def test_lines_leave_the_frame(number, picture, visit):
+    """They are cut off above the upper edge, at 30, and not bent along it."""
+    tab = visit(f"view=chapter-{number}")
+    tab.locator(f"{picture} g[aria-label=line]").first.wait_for()
+    name, value = {3: ("chapter-sigma", 3), 6: ("penalty", 25), 10: ("chapter-level", 8)}[number]
+    move(tab, name, value)
+    tab.wait_for_function(f"({HEIGHTS})('{picture}').some((height) => height < 29)")
+    assert tab.locator(f"{picture} g[aria-label=line]").first.get_attribute("clip-path")
+
+
+def test_a_layer_that_is_off_has_no_active_slider(visit):
+    tab = visit("view=chapter-9")
+    slider, whole = tab.locator("#chapter-xy"), tab.get_by_role("button", name="whole layer 3")
+    assert slider.is_enabled()
+    whole.click()
+    assert slider.is_disabled()
+    assert tab.get_by_role("button", name="Set ωxy to 0").is_disabled()
+    whole.click()
+    assert slider.is_enabled()
+
+
+FILLS = """() => [...document.querySelectorAll('#gram rect')].map((cell) =>
+    getComputedStyle(cell).fill.match(/[\\d.]+/g).slice(0, 3).map((channel) => 255 * channel))"""
+
+
+@each(("light", (255, 255, 255)), ("dark", (27, 32, 39)))
+def test_zero_has_the_colour_of_the_card(scheme, card, visit):
+    fills = np.array(visit("view=chapter-2", color_scheme=scheme).evaluate(FILLS))
+    assert fills.shape == (121, 3)
+    far = np.abs(fills - card).max(axis=1)
+    assert far.min() < 25
+    assert far.max() > 100
+
+
 ASK = "(given) => playground.engine.ask('challenge', given)"
 
 
@@ -161,4 +228,6 @@ def test_the_numbers_of_trained_models_in_the_chapters(visit):
     assert restored == {-0.0075: False, -0.008: True, -0.0095: True, -0.01: False}
     shares = {sigma: challenge(tab, "explosions", omega=seven, sigma=sigma)["share"] for sigma in (7.5, 7.75)}
     assert shares[7.5] < 0.01 <= shares[7.75]
-    assert challenge(tab, "explosions", omega=four, sigma=8)["share"] == 0
+    shares = {sigma: challenge(tab, "explosions", omega=four, sigma=sigma)["share"] for sigma in (8, 11.75, 12)}
+    assert shares[8] == 0
+    assert shares[11.75] < 0.01 <= shares[12]

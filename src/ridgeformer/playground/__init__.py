@@ -2,10 +2,13 @@
 
 `write_page` writes the page, which needs no network and no server: what `make playground` built, with the core and the
 models in it. `read_address` reads a model out of the address that the page shows, which `ridgeformer.load` does too:
-the text after #, such as `d=10&n=20&noise=uniform(0,5)&omega=0,0,-0.03,0`.
+the text after #, such as `d=10&n=20&noise=uniform(0,5)&omega=0,0,-0.03,0`. `address` writes this text for a model.
 
->>> read_address("https://example.org/playground.html#d=10&omega=0,0,-0.03,0")
+>>> model = read_address("https://example.org/playground.html#d=10&omega=0,0,-0.03,0")
+>>> model
 LinearTransformer(diag, dim=10, layers=1, heads=2)
+>>> address(Problem(dim=10, context=20, noise="uniform(0,5)"), model)
+'d=10&n=20&noise=uniform(0,5)&family=diag&omega=0.0,0.0,-0.03,0.0'
 """
 
 from __future__ import annotations
@@ -20,16 +23,20 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse, shown
+from ridgeformer.engine import PAPER_LAYOUT
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.files import path_of, write_whole
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.noise import Categorical, Fixed, Uniform
+from ridgeformer.problems import Problem
 from ridgeformer.zoo import DIMS, shipped
 
-__all__ = ["is_address", "page", "read_address", "write_page"]
+__all__ = ["address", "is_address", "page", "read_address", "write_page"]
 
 TERMS = ("xx", "xy", "yx", "yy")
 MOST = 100_000  # characters
+MOST_DIM, MOST_CONTEXT, MOST_LAYERS, MOST_LEVELS, HIGHEST = 20, 100, 10, 12, 100  # what the page can show
 REMEDY = "Copy the link from the page with its button Share."
 HERE = Path(__file__).parent
 FAMILIES = {"diag": "Diag", "gdpp": "GD++"}
@@ -69,16 +76,72 @@ def read_address(text: str) -> LinearTransformer:
             refuse("a term that is off must be one of the model's, such as 2.xy", shown(name), REMEDY)
         omega[int(layer) - 1, TERMS.index(term)] = 0.0
     dim = given.get("d", "10")
-    if not dim.isdigit() or not 1 <= int(dim) <= 20:
-        refuse("d must be a whole number from 1 to 20", shown(dim), REMEDY)
+    if not dim.isdigit() or not 1 <= int(dim) <= MOST_DIM:
+        refuse(f"d must be a whole number from 1 to {MOST_DIM}", shown(dim), REMEDY)
     family = given.get("family", "diag")
-    if family not in ("diag", "gdpp"):
+    if family not in FAMILIES:
         refuse("the family must be diag or gdpp", shown(family), REMEDY)
     if family == "diag":
         return LinearTransformer(Diag(omega=omega.reshape(-1, 2, 2)), int(dim))
     if omega[:, [1, 3]].any():
         refuse("a GD++ model has xy = yy = 0 in every layer", "others", REMEDY)
     return LinearTransformer(GDpp(omega=omega[:, [0, 2]]), int(dim))
+
+
+def address(problem: Problem, model: LinearTransformer) -> str:
+    """Write a model and its problem as the page does; `read_address` and `ridgeformer.load` read the model back.
+
+    Args:
+        problem: The problem that the page shows: normal features and tasks, at most 20 features, 100 examples, and one
+            noise level, a uniform one or one of at most 12 that are equally likely, up to 100.
+        model: The model, a `Diag` or a `GDpp` one with at most 10 layers, for the dimension of the problem.
+
+    Returns:
+        The text that follows # in a link: `"playground.html#" + address(problem, model)`.
+
+    Raises:
+        InputError: The page cannot show the problem or the model.
+    """
+    _check_model(problem, model)
+    _check_problem(problem)
+    omega = ";".join(",".join(map(repr, layer)) for layer in _rows(model))
+    return f"d={problem.dim}&n={problem.context}&noise={problem.noise}&family={model.family.name}&omega={omega}"
+
+
+def _check_model(problem: Problem, model: LinearTransformer) -> None:
+    """Refuse a model that the page cannot show, or not for this problem."""
+    if not isinstance(problem, Problem):
+        refuse("a link needs a Problem", kind_of(problem), 'Pass Problem(10, 20, "uniform(0,5)"), for example.')
+    if not isinstance(model, LinearTransformer) or type(model.family) not in (Diag, GDpp):
+        received = shown(model) if isinstance(model, LinearTransformer) else kind_of(model)
+        refuse("the page shows models of the families diag and gdpp", received, "Train one with family='diag'.")
+    if model.dim != problem.dim:
+        remedy = "Pass the problem of the model."
+        refuse(f"the model must have the dimension of the problem, {problem.dim}", model.dim, remedy)
+    if model.layout != PAPER_LAYOUT:
+        refuse("the page shows models that sum over tokens", model.layout, "Use model.to_attention('sum', context=n).")
+    if model.layers > MOST_LAYERS:
+        refuse(f"the page shows at most {MOST_LAYERS} layers", model.layers, "Use model.truncate(10), or train fewer.")
+
+
+def _check_problem(problem: Problem) -> None:
+    """Refuse a problem that the page cannot show."""
+    noise = problem.noise
+    listed = isinstance(noise, Categorical) and len(noise.levels) <= MOST_LEVELS and "weights" not in str(noise)
+    shows = (type(noise) in (Fixed, Uniform) or listed) and noise.upper <= HIGHEST and not problem.unusual()
+    if not (shows and problem.lengths.fixed and problem.context <= MOST_CONTEXT and problem.dim <= MOST_DIM):
+        refuse(
+            f"the page shows normal features and tasks, d up to {MOST_DIM}, one n up to {MOST_CONTEXT}, and noise such "
+            f"as uniform(0,5), categorical(1,3) or fixed(2), up to {HIGHEST}",
+            shown(problem),
+            "Pass a problem that it can show, with the same dimension.",
+        )
+
+
+def _rows(model: LinearTransformer) -> list[list[float]]:
+    """The four omegas of every layer; those of GD++ have zeros among them."""
+    rows: list[list[float]] = np.reshape(model.kernel[0], (-1, len(TERMS))).astype(np.float64).tolist()
+    return rows
 
 
 def _omegas(text: str) -> NDArray[np.float64]:
@@ -147,7 +210,7 @@ def _of_zoo(dim: int, prefix: str) -> list[dict[str, Any]]:
             "noise": cell[2],
             "d": zoo.records[cell][seed].spec["dim"],
             "n": zoo.records[cell][seed].spec["context"],
-            "omega": np.reshape(zoo.models[cell, seed].kernel[0], (-1, 4)).tolist(),
+            "omega": _rows(zoo.models[cell, seed]),
         }
         for cell, seed in cells
     ]

@@ -49,8 +49,9 @@ const logAxis = (values, text, least = 1e-6) => {
   const given = values.filter((value) => value > 0 && Number.isFinite(value));
   const top = Math.min(Math.max(...given, 1e-3), 1e6);
   const domain = [0.85 * Math.max(Math.min(...given, top / 10), least), 1.15 * top];
-  return { type: "log", label: text, domain, clamp: true, ...grid, ticks: decades(domain), tickFormat: (value) => short(value, 2) };
+  return { type: "log", label: text, domain, ...grid, ticks: decades(domain), tickFormat: (value) => short(value, 2) };
 };
+const within = ({ domain: [low, high] }) => ({ loss }) => loss >= low && loss <= high;
 /** Ticks of a logarithmic axis: powers of ten, with 2 and 5 or 3 between them where there is room. */
 function decades([low, high]) {
   const wide = Math.log10(high / low);
@@ -67,20 +68,21 @@ export function profile(frame, { rows, model }, noise, level = null) {
   const shown = all.filter(({ name }) => names.includes(name));
   const [low, high] = [Math.min(...noise.numbers), noise.upper];
   const bad = model.filter((row) => row.exploded > 0);
+  const axis = logAxis([...shown.filter(({ name }) => name !== "least" && name !== "model").map(({ loss }) => loss), ...model.map(({ loss }) => Math.min(loss, 100))], "adjusted loss", 3e-3);
   return draw(
     frame,
     {
       x: { label: "noise level σ", ...grid },
-      y: logAxis([...shown.filter(({ name }) => name !== "least" && name !== "model").map(({ loss }) => loss), ...model.map(({ loss }) => Math.min(loss, 100))], "adjusted loss", 3e-3),
+      y: axis,
       color: colors(names),
       marks: [
         noise.kind === "uniform"
           ? Plot.rectX([{}], { x1: low, x2: high, fill: "var(--band)" })
           : Plot.ruleX(noise.numbers, { stroke: "var(--band)", strokeWidth: 6 }),
         Plot.ruleX(level === null ? [] : [level], { stroke: "var(--ink)", strokeOpacity: 0.6 }),
-        Plot.line(shown, { x: "sigma", y: "loss", stroke: "method", z: "name", strokeWidth: (row) => (row.name === "model" ? 3 : 1.6) }),
-        Plot.text(bad, { x: "sigma", y: (row) => Math.min(row.loss, 1e6), text: () => "×", fill: "var(--bad)", fontSize: 18 }),
-        Plot.tip(shown, Plot.pointer({ x: "sigma", y: "loss", title: (row) => `${row.method}\nσ = ${short(row.sigma, 3)}\nloss ${short(row.loss)}` })),
+        Plot.line(shown, { x: "sigma", y: "loss", stroke: "method", z: "name", strokeWidth: (row) => (row.name === "model" ? 3 : 1.6), clip: true }),
+        Plot.text(bad, { x: "sigma", y: (row) => Math.min(row.loss, axis.domain[1]), text: () => "×", fill: "var(--bad)", fontSize: 18 }),
+        Plot.tip(shown.filter(within(axis)), Plot.pointer({ x: "sigma", y: "loss", title: (row) => `${row.method}\nσ = ${short(row.sigma, 3)}\nloss ${short(row.loss)}` })),
       ],
     },
     `Adjusted loss by noise level. The model: ${model.map((row) => `${short(row.loss, 2)} at ${short(row.sigma, 2)}`).join(", ")}.`,
@@ -94,17 +96,18 @@ export function byLayer(frame, { byLayer: rows, floor, baselines }) {
     { name: "floor", loss: floor, color: "var(--bayes)" },
     { name: "ridge, one penalty", loss: baselines.constant, color: "var(--constant)" },
   ].filter(({ loss }) => loss > 1e-15);
+  const axis = logAxis([...shown, ...lines].map(({ loss }) => loss), "adjusted loss");
   return draw(
     frame,
     {
       x: { label: "layer", ticks: rows.map(({ layer }) => layer), tickFormat: "d", domain: [0, rows.length - 1 || 1] },
-      y: logAxis([...shown.map(({ loss }) => loss), ...lines.map(({ loss }) => loss)], "adjusted loss"),
+      y: axis,
       marks: [
         Plot.ruleY(lines, { y: "loss", stroke: "color", strokeDasharray: "5 4", strokeWidth: 1.6 }),
         Plot.text(lines, { x: 0, y: "loss", text: "name", dy: -7, dx: 4, textAnchor: "start", fill: "color" }),
-        Plot.line(shown, { x: "layer", y: "loss", stroke: "var(--model)", strokeWidth: 2.4 }),
-        Plot.dot(shown, { x: "layer", y: "loss", fill: "var(--model)", r: 4.5 }),
-        Plot.tip(shown, Plot.pointer({ x: "layer", y: "loss", title: (row) => `after layer ${row.layer}\nloss ${short(row.loss)}` })),
+        Plot.line(shown, { x: "layer", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true }),
+        Plot.dot(shown.filter(within(axis)), { x: "layer", y: "loss", fill: "var(--model)", r: 4.5 }),
+        Plot.tip(shown.filter(within(axis)), Plot.pointer({ x: "layer", y: "loss", title: (row) => `after layer ${row.layer}\nloss ${short(row.loss)}` })),
       ],
     },
     `Adjusted loss after every layer: ${rows.map((row) => short(row.loss, 3)).join(", ")}. Floor ${short(floor, 3)}.`,
@@ -127,17 +130,20 @@ export function path(frame, { path: steps, estimates, task }) {
     return [low - room, high + room];
   };
   const listed = [...names, ...(task ? ["task"] : [])];
+  const domains = { x: span("x"), y: span("y") };
+  const near = (point, key, share) => Math.abs(point[key]) < share * (domains[key][1] - domains[key][0]);
+  const named = inside.filter((point) => point.layer === 0 || !near(point, "x", 0.02) || !near(point, "y", 0.06)); // one number at 0
   return draw(
     frame,
     {
-      x: { label: labels[0], domain: span("x"), ...grid },
-      y: { label: labels[1], domain: span("y"), ...grid, axis: steps[0].length > 1 ? "left" : null },
+      x: { label: labels[0], domain: domains.x, ...grid },
+      y: { label: labels[1], domain: domains.y, ...grid, axis: steps[0].length > 1 ? "left" : null },
       color: colors(listed),
       clip: true,
       marks: [
         Plot.line(inside, { x: "x", y: "y", stroke: "var(--model)", strokeWidth: 2, clip: true }),
         Plot.dot(inside, { x: "x", y: "y", fill: "var(--model)", r: 4, clip: true }),
-        Plot.text(inside, { x: "x", y: "y", text: "layer", dy: -11, fill: "var(--model)", fontWeight: 600, clip: true }),
+        Plot.text(named, { x: "x", y: "y", text: "layer", dy: -11, fill: "var(--model)", fontWeight: 600, clip: true }),
         Plot.dot(others, { x: "x", y: "y", stroke: "method", symbol: "times", r: 6, strokeWidth: 2.5 }),
         Plot.tip([...others, ...inside], Plot.pointer({ x: "x", y: "y", title: (p) => p.method ?? `the estimate after layer ${p.layer}` })),
       ],
@@ -263,7 +269,8 @@ export function ablations(frame, rows, loss) {
 export function line(frame, { tokens, slopes }) {
   const edge = 3.2;
   const names = Object.keys(slopes);
-  const ends = [...names].reverse().flatMap((name) => [-edge, edge].map((x) => ({ x, y: slopes[name] * x, name, method: label(name) })));
+  const ends = (name) => [-edge, edge].map((x) => ({ x, y: slopes[name] * x, method: label(name) }));
+  const dashes = { strokeWidth: 2, strokeDasharray: "4 12" }; // where lines are one, the dashes of one are between those of the other, and the model shows through
   return draw(
     frame,
     {
@@ -274,7 +281,7 @@ export function line(frame, { tokens, slopes }) {
       marks: [
         Plot.ruleY([0], { strokeOpacity: 0.3 }),
         Plot.ruleX([0], { strokeOpacity: 0.3 }),
-        Plot.line(ends, { x: "x", y: "y", stroke: "method", z: "name", strokeWidth: (p) => (p.name === "model" ? 3.5 : 1.8), clip: true }),
+        ...names.map((name, i) => Plot.line(ends(name), { x: "x", y: "y", stroke: "method", ...(name === "model" ? { strokeWidth: 4.5 } : { ...dashes, strokeDashoffset: 8 * (i % 2) }), clip: true })),
         Plot.dot([slopes.model], { x: () => 1, y: (w) => w, r: 8, stroke: "var(--model)", strokeWidth: 2.5, clip: true }),
       ],
     },
@@ -317,17 +324,18 @@ export function training(frame, curve, floor) {
   const lines = floor > 1e-15 ? [{ loss: floor }] : [];
   let least = Infinity;
   const best = shown.map(({ step: at, loss }) => ({ step: at, loss: (least = Math.min(least, loss)) }));
+  const axis = logAxis([...shown.map(({ loss }) => Math.min(loss, 20)), ...lines.map(({ loss }) => 0.9 * loss)], "adjusted loss");
   return draw(
     frame,
     {
       x: { label: "step", domain: [0, Math.max(10, shown.at(-1)?.step ?? 0)], ...grid },
-      y: logAxis([...shown.map(({ loss }) => Math.min(loss, 20)), ...lines.map(({ loss }) => 0.9 * loss)], "adjusted loss"),
+      y: axis,
       marks: [
         Plot.ruleY(lines, { y: "loss", stroke: "var(--bayes)", strokeDasharray: "5 4", strokeWidth: 2 }),
         Plot.text(lines, { y: "loss", text: () => "floor", frameAnchor: "right", dy: -8, fill: "var(--bayes)" }),
-        Plot.line(best, { x: "step", y: "loss", curve: "step-after", stroke: "var(--model)", strokeOpacity: 0.25, strokeWidth: 6 }),
-        Plot.line(shown, { x: "step", y: "loss", z: (row) => `${row.depth} ${row.stage} ${row.start}`, stroke: "var(--model)", strokeWidth: 1.6 }),
-        Plot.tip(shown, Plot.pointer({ x: "step", y: "loss", title: (row) => `step ${row.step}${row.depth ? `, ${row.depth} layers` : ""}\nloss ${short(row.loss, 3)}` })),
+        Plot.line(best, { x: "step", y: "loss", curve: "step-after", stroke: "var(--model)", strokeOpacity: 0.25, strokeWidth: 6, clip: true }),
+        Plot.line(shown, { x: "step", y: "loss", z: (row) => `${row.depth} ${row.stage} ${row.start}`, stroke: "var(--model)", strokeWidth: 1.6, clip: true }),
+        Plot.tip(shown.filter(within(axis)), Plot.pointer({ x: "step", y: "loss", title: (row) => `step ${row.step}${row.depth ? `, ${row.depth} layers` : ""}\nloss ${short(row.loss, 3)}` })),
       ],
     },
     shown.length ? `Training loss: ${short(shown.at(-1).loss, 3)} after ${shown.at(-1).step} steps; floor ${short(floor, 3)}.` : "No training yet.",

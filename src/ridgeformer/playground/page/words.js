@@ -14,7 +14,7 @@ const WORDS = [
   ["Adjusted loss", "The unadjusted loss minus that of the oracle: the cost of not knowing σ plus the cost of an imperfect algorithm."],
   ["Floor, Bayes predictor", "The Bayes predictor averages ridge regression over what the context says about σ. Its adjusted loss is the floor: on average over all noise levels nobody who is not told σ can be below it."],
   ["Ratio", "Adjusted loss / floor. 1 is the best that can exist."],
-  ["Least squares, ridge", "Least squares fits the examples and nothing else. Ridge regression also keeps *ŵ* small: *ŵ* = (*S* + penalty)^{−1} *b*. The best penalty is σ^{2}."],
+  ["Least squares, ridge", "Least squares fits the examples and nothing else. Ridge regression also keeps *ŵ* small: *ŵ* = (*S* + penalty · *I*)^{−1} *b*. The best penalty is σ^{2}."],
   ["Explosion", "A context with a loss above 100 *d*. Predicting 0 has a loss of about *d*/2."],
 ];
 

@@ -11,13 +11,15 @@ import { active, TERMS } from "../state.js";
 
 const { Plot } = charts;
 const NOISE = "uniform(0,5)";
+const TALLEST = 2; // the largest loss that the pictures of chapter 6 show
+const WIDEST = 13; // the largest noise level of chapter 10, beyond that at which four layers explode
 const zoo = { d: 10, n: 20, noise: NOISE, omega: [[0, 0, -0.03, 0]] };
 
 export const onePenalty = {
   title: "One penalty for all noise",
   summary: "Ridge regression needs to know the noise. What is the best compromise if it does not?",
-  idea: "Labels are noisy. Ridge regression is the best estimate if the noise level σ is known: *ŵ* = (*S* + σ^{2})^{−1} *b*. Now σ is anything from 0 to 5 and nobody tells it. Choose one penalty in place of σ^{2}. The adjusted loss is the error beyond that of ridge regression that knows σ.",
-  predict: "Which noise level should the penalty suit: the smallest, the mean, the largest?",
+  idea: "Labels are noisy. Ridge regression is the best estimate if the noise level σ is known: *ŵ* = (*S* + σ^{2} *I*)\u2060^{−1} *b* with *S* = Σ *x x*′ and *b* = Σ *y x*. Now σ is anything from 0 to 5 and nobody tells it. Choose one penalty in place of σ^{2}. The adjusted loss is the error beyond that of ridge regression that knows σ.",
+  predict: "Which noise level should the penalty suit: the smallest, the mean, the largest, or another one?",
   task: "Find a penalty with a loss of at most 0.362.",
   start: { ...zoo, values: { penalty: 1 } },
   derivation: [
@@ -35,8 +37,8 @@ export const onePenalty = {
     const ask = engine.latest("challenge", (found, { given }) => {
       answer.textContent = `Loss: ${short(found.loss, 4)}`;
       const here = [{ penalty: given.penalty, loss: found.loss }];
-      charts.draw(curve.frame, { x: { label: "penalty", grid: true }, y: { label: "adjusted loss", domain: [0, 2], clamp: true, grid: true }, marks: [Plot.line(found.curve, { x: "penalty", y: "loss", stroke: "var(--faint)", strokeWidth: 2.5, clip: true }), Plot.dot(here, { x: "penalty", y: (row) => Math.min(row.loss, 2), fill: "var(--model)", r: 6 })] }, `Loss ${short(found.loss, 4)} at the penalty ${given.penalty}.`);
-      charts.draw(levels.frame, { x: { label: "noise level σ", grid: true }, y: { label: "adjusted loss", domain: [0, 2], clamp: true, grid: true }, marks: [Plot.ruleX([Math.sqrt(given.penalty)].filter((x) => x <= 5), { stroke: "var(--faint)", strokeDasharray: "4 3" }), Plot.line(found.levels, { x: "sigma", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true })] }, "The loss is least where the noise variance is the penalty.");
+      charts.draw(curve.frame, { x: { label: "penalty", grid: true }, y: { label: "adjusted loss", domain: [0, TALLEST], grid: true }, marks: [Plot.line(found.curve, { x: "penalty", y: "loss", stroke: "var(--faint)", strokeWidth: 2.5, clip: true }), Plot.dot(here.filter(({ loss }) => loss <= TALLEST), { x: "penalty", y: "loss", fill: "var(--model)", r: 6 })] }, `Loss ${short(found.loss, 4)} at the penalty ${given.penalty}.`);
+      charts.draw(levels.frame, { x: { label: "noise level σ", grid: true }, y: { label: "adjusted loss", domain: [0, TALLEST], grid: true }, marks: [Plot.ruleX([Math.sqrt(given.penalty)].filter((x) => x <= 5), { stroke: "var(--faint)", strokeDasharray: "4 3" }), Plot.line(found.levels, { x: "sigma", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true })] }, "The loss is least where the noise variance is the penalty.");
       solve(found.loss <= 0.362);
     });
     return ({ values }) => {
@@ -54,7 +56,7 @@ export const theFloor = {
   task: "Drag the five handles until the loss is below 0.055.",
   start: { ...zoo, values: {} },
   derivation: [
-    "The Bayes predictor averages ridge regression over the posterior of σ: *ŵ* = E[(*S* + σ^{2})^{−1} *b* | context]. Its mean loss is the floor, 0.0389 (0.041 on the 8,192 contexts of this chapter): no predictor that does not know σ can be below it on average. The floor is the cost of not knowing σ; what a model loses beyond it is the cost of an imperfect algorithm.",
+    "The Bayes predictor averages ridge regression over the posterior of σ: *ŵ* = E[(*S* + σ^{2} *I*)\u2060^{−1} *b* | context]. Its mean loss is the floor, 0.0389 (0.041 on the 8,192 contexts of this chapter): no predictor that does not know σ can be below it on average. The floor is the cost of not knowing σ; what a model loses beyond it is the cost of an imperfect algorithm.",
     "The residual variance itself as a penalty (AdaRR) has 0.069. Since σ is at most 5, penalties above 25 make no sense: the best curve is a little above the residual variance in the middle and ends near 20. A factor and a cut (TunedRR) have 0.050, the best five handles 0.0475.",
   ],
   mount({ controls, pictures, app, solve }) {
@@ -84,10 +86,10 @@ export const theFloor = {
 export const readsNoise = {
   title: "ω_{yy} reads the noise",
   summary: "One more number shrinks the prediction where a context is noisy.",
-  idea: "Three layers of GD++ have taken the signal out of the labels. What is left of *q* = Σ *y*^{2} measures the noise. One more layer with nothing but ω_{yy} multiplies the prediction by 1 + ω_{yy} *q*.",
+  idea: "Three layers of GD++ (only ω_{xx} and ω_{yx}) have taken the signal out of the labels. What is left of *q* = Σ *y*^{2} measures the noise. One more layer with nothing but ω_{yy} multiplies the prediction by 1 + ω_{yy} *q*.",
   predict: "Noise is 1 or 3. Should the extra layer make predictions larger or smaller, and in which contexts more?",
   task: "Find ω_{yy} with a loss below 0.20.",
-  start: { model: "gdpp/3/categorical(1,3)", more: [[0, 0, 0, 0]], d: 10, n: 20, noise: "categorical(1,3)", family: "diag", values: {} },
+  start: { model: "gdpp/3/categorical(1,3)", more: [[0, 0, 0, 0]], d: 10, n: 20, noise: "categorical(1,3)", sigma: 3, family: "diag", values: {} },
   derivation: [
     "GD++ is linear in *y*, so without the extra layer the loss is that of one penalty for all noise: 0.219. With it, the estimate is (1 + ω_{yy} *q*_{3}) *ŵ*_{3}, where *q*_{3} is the sum of squares that three layers left over: about the residual sum of squares, near *n* − *d* at σ = 1 and nine times that at σ = 3.",
     "A negative ω_{yy} shrinks the estimate where the context is noisy and hardly elsewhere: the first step beyond gradient descent. The optimum is 0.187 at −0.001; values from about −0.0016 to −0.0004 are below 0.20.",
@@ -153,7 +155,7 @@ export const neededLayer = {
     const zero = h("button", { type: "button", onclick: () => set(0) }, "Set ω", h("sub", {}, "xy"), " to 0");
     controls.append(h("p", { class: "hint" }, "Switch off in layer 3:"), h("div", { class: "buttons" }, switches), zero, xy.element, answer);
     const layers = card("by-layer", "Loss by layer", "The adjusted loss if the prediction were read after this layer. Layer 0: predicting 0.");
-    const broke = card("ablations", "The loss without each term", "One omega at a time set to 0; the stronger the colour, the worse.");
+    const broke = card("ablations", "The loss without each term", "One omega of the layers that are on is set to 0, one at a time; the stronger the colour, the worse.");
     pictures.append(layers.element, broke.element);
     const ask = engine.latest("pictures", ({ losses, ablations }, state) => {
       charts.byLayer(layers.frame, losses);
@@ -164,6 +166,7 @@ export const neededLayer = {
     });
     return (state) => {
       xy.update(state.omega[2][1]);
+      xy.input.disabled = zero.disabled = state.off.includes("3.xy"); // it would change nothing
       switches.forEach((one, i) => {
         const keys = i < 4 ? [`3.${TERMS[i]}`] : TERMS.map((term) => `3.${term}`);
         one.setAttribute("aria-pressed", String(keys.every((key) => state.off.includes(key))));
@@ -185,7 +188,7 @@ export const outside = {
   start: { model: "diag/7/uniform(0,5)", d: 10, n: 20, noise: NOISE, values: { sigma: 2, layers: 7 } },
   derivation: [
     "Every layer of Diag cubes the Gram matrix, so seven layers are a polynomial of degree 3^{7} in the moments. Inside of training it is kept small; outside it grows without bound. At σ = 7.75 about 1.1 % of the contexts explode, at 7.5 it is 0.6 %.",
-    "Four layers have none at σ = 8. Deeper is better inside of training, and not safer outside. Adjusted loss falls with σ above 3, but that does not mean that noise is easy: the unadjusted loss of the oracle itself rises from 0 to above 3 at σ = 5.",
+    "Four layers have none at σ = 8. Deeper is better inside of training, and not safer outside. Between σ = 2.5 and 4 the adjusted loss falls, but that does not mean that noise is easy: the unadjusted loss of the oracle itself rises from 0 to above 3 at σ = 5.",
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine, models } = app;
@@ -194,7 +197,7 @@ export const outside = {
       const { omega } = models.find(({ name }) => name === `diag/${layers}/uniform(0,5)`);
       store.change({ omega: structuredClone(omega), values: { ...store.state.values, layers } });
     };
-    const sigma = slider({ id: "chapter-level", label: "noise level σ", min: 0, max: 10, step: 0.25, value: store.state.values.sigma ?? 2, onInput: (x) => set({ sigma: x }) });
+    const sigma = slider({ id: "chapter-level", label: "noise level σ", min: 0, max: WIDEST, step: 0.25, value: store.state.values.sigma ?? 2, onInput: (x) => set({ sigma: x }) });
     const depth = h("select", { id: "chapter-depth", onchange: () => choose(Number(depth.value)) }, [7, 4].map((value) => h("option", { value }, `${value} layers`)));
     const answer = h("p", { class: "answer", role: "status" });
     controls.append(h("div", { class: "field" }, h("label", { for: "chapter-depth" }, "model"), depth), sigma.element, answer);
@@ -209,7 +212,7 @@ export const outside = {
       sigma.update(values.sigma ?? 2);
       depth.value = omega.length;
       ask({ name: "explosions", given: { omega, sigma: values.sigma ?? 2 } });
-      levels({ d: 10, n: 20, noise: NOISE, omega, top: 10 });
+      levels({ d: 10, n: 20, noise: NOISE, omega, top: WIDEST });
     };
   },
 };

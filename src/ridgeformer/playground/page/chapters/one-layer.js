@@ -10,6 +10,7 @@ import { active, TERMS } from "../state.js";
 
 const { Plot } = charts;
 const TOY_BEST = 0.2331; // 1 % above the optimum 3/13
+const PARABOLA = 2.5; // the largest loss that the picture of chapter 3 shows
 
 /** The omegas of a model as a small table that does not change. */
 function frozen(omega) {
@@ -101,12 +102,13 @@ function gram(frame, { gram: G, d }) {
   const D = d + 1;
   const cells = Array.from(G, (value, k) => ({ row: Math.floor(k / D) + 1, column: (k % D) + 1, value: Math.sign(value) * Math.sqrt(Math.abs(value)) }));
   const top = Math.max(...cells.map(({ value }) => Math.abs(value)));
+  const shade = ({ value }) => `color-mix(in srgb, var(${value < 0 ? "--negative" : "--positive"}) ${Math.round(100 * (Math.abs(value) / top) ** 0.7)}%, var(--card))`;
   const name = (i) => (i === D ? "y" : `x${i}`);
   charts.draw(frame, {
     height: 320, marginTop: 26, marginBottom: 10,
     x: { axis: "top", label: null, tickFormat: name }, y: { label: null, tickFormat: name },
-    color: { type: "diverging", domain: [-top, top], scheme: "PuOr" },
-    marks: [Plot.cell(cells, { x: "column", y: "row", fill: "value", inset: 0.5 })],
+    color: { type: "identity" }, // of the style sheet, so that 0 has the colour of the card, light or dark
+    marks: [Plot.cell(cells, { x: "column", y: "row", fill: shade, inset: 0.5 })],
   }, "The Gram matrix of the tokens.");
 }
 
@@ -123,8 +125,8 @@ export const gradientStep = {
   summary: "One number makes one step of gradient descent. How long should the step be?",
   idea: "One layer with nothing but ω_{yx} computes *ŵ* = −ω_{yx} Σ *y x*: one step of gradient descent from 0, with the length −ω_{yx}. A negative ω is descent, because the prediction is minus the last coordinate of the query. The loss is half the squared distance of *ŵ* from the task *w*, averaged over many contexts.",
   predict: "With n = 10 examples, is −1/10 the best value?",
-  task: "Find ω_{yx} with a loss of at most 0.2331, without noise. Then try σ = 3.",
-  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { omega: 0, sigma: 0 } },
+  task: "Find ω_{yx} with a loss of at most 0.2331, without noise. Then set σ = 3: where is the minimum now?",
+  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], sigma: 0, values: { omega: 0, sigma: 0 } },
   derivation: [
     "With *ŵ* = η *b* and *b* = *S w* + noise, the loss is ½ E |η *b* − *w*|^{2}. For standard normal features E *S* = *n I* and E *S*^{2} = *n* (*n* + *d* + 1) *I*, so it equals *d*/2 (1 − 2 η *n* + η^{2} *n* (*n* + *d* + 1 + σ^{2})).",
     "Its minimum is at η = 1 / (*n* + *d* + 1 + σ^{2}), not at 1/*n*: the step must be shorter because *S* varies from context to context. The least loss is *d*/2 · (*d* + 1 + σ^{2}) / (*n* + *d* + 1 + σ^{2}). Here that is 3/13 = 0.2308 at ω = −1/13; with −1/10 it is 0.300. At σ = 3 it is 0.5455 at ω = −1/22.",
@@ -147,14 +149,15 @@ export const gradientStep = {
       answer.textContent = `Loss: ${short(loss, 4)}`;
       solve(given.sigma === 0 && loss <= TOY_BEST);
     });
+    const inside = ({ loss }) => loss <= PARABOLA;
     const curve = engine.latest("challenge", (rows, { given }) => {
       charts.draw(parabola.frame, {
-        x: { label: "ω yx", grid: true }, y: { label: "loss", grid: true, domain: [0, 2.5], clamp: true },
+        x: { label: "ω yx", grid: true }, y: { label: "loss", grid: true, domain: [0, PARABOLA] },
         marks: [
-          Plot.line(rows.filter(({ loss }) => loss < 4), { x: "omega", y: "loss", stroke: "var(--faint)", strokeWidth: 2.5, clip: true }),
+          Plot.line(rows, { x: "omega", y: "loss", stroke: "var(--faint)", strokeWidth: 2.5, clip: true }),
           Plot.ruleX([-1 / 10], { stroke: "var(--least)", strokeDasharray: "3 3" }), Plot.text([-1 / 10], { x: (x) => x, frameAnchor: "top", text: () => "−1/n", dy: -12 }),
-          Plot.tip(rows, Plot.pointerX({ x: "omega", y: "loss", title: (row) => `ω = ${short(row.omega, 3)}\nloss ${short(row.loss)}` })),
-          Plot.dot([at(rows, given.omega)], { x: "omega", y: "loss", fill: "var(--model)", r: 6 }),
+          Plot.tip(rows.filter(inside), Plot.pointerX({ x: "omega", y: "loss", title: (row) => `ω = ${short(row.omega, 3)}\nloss ${short(row.loss)}` })),
+          Plot.dot([at(rows, given.omega)].filter(inside), { x: "omega", y: "loss", fill: "var(--model)", r: 6 }),
         ],
       }, "A parabola with its minimum left of 0.");
     });
@@ -170,7 +173,7 @@ export const gradientStep = {
       sigma.update(level);
       ask({ name: "toy", given: { omega: [[0, 0, x, 0]], sigma: level } });
       curve({ name: "parabola", given: { sigma: level, from: -0.2, to: 0.02, omega: x } });
-      path({ tokens: tokensOf(state), omega: state.omega, noise: `uniform(0,${Math.max(level, 1)})`, sigma: level });
+      path({ tokens: tokensOf(state), omega: state.omega, noise: state.noise, sigma: state.sigma });
     };
   },
 };
@@ -181,7 +184,7 @@ export const trainingFindsIt = {
   idea: "A trained layer does not store ω_{yx}. It stores matrices *P* (values) and *Q* (keys and queries), of which only one entry each matters here: ω_{yx} = *P Q*. Gradient descent on these two numbers starts near 0 and finds the step of chapter 3 by itself.",
   predict: "What happens if the rate is too small, or too large? And from a start at exactly 0?",
   task: "Reach a loss of at most 0.2331 within 50 steps.",
-  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { rate: 0.002, p: 0.01, q: -0.01 } },
+  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], sigma: 0, values: { rate: 0.002, p: 0.01, q: -0.01 } },
   derivation: [
     "With ω = *P Q* the gradient is (*Q*, *P*) times the slope of the parabola of chapter 3, which is *d n* = 20 at 0. Near 0 the difference *P* − *Q* grows by the factor 1 + 20 · rate in every step: with the rate 0.004 it takes more than 50 steps to get from 0.01 to 0.28.",
     "At the optimum the curvature is *d n* (*n* + *d* + 1) (*P*^{2} + *Q*^{2}) = 260 · 0.154 = 40. Descent is stable while the rate is below 2/40 = 0.05. At exactly 0 the gradient is zero: it is a saddle, not a minimum, and nothing ever moves.",
@@ -221,8 +224,8 @@ export const trainingFindsIt = {
       const last = shown.at(-1);
       answer.textContent = `Step ${last.step}: P = ${short(last.p, 3)}, Q = ${short(last.q, 3)}, loss ${short(last.loss, 4)}`;
       charts.draw(curve.frame, {
-        x: { label: "step", domain: [0, 50], grid: true }, y: { label: "loss", domain: [0, 1.2], clamp: true, grid: true },
-        marks: [Plot.ruleY([TOY_BEST], { stroke: "var(--bayes)", strokeDasharray: "5 4" }), Plot.line(shown, { x: "step", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true }), Plot.dot([last], { x: "step", y: (row) => Math.min(row.loss, 1.2), fill: "var(--model)", r: 5 })],
+        x: { label: "step", domain: [0, 50], grid: true }, y: { label: "loss", domain: [0, 1.2], grid: true },
+        marks: [Plot.ruleY([TOY_BEST], { stroke: "var(--bayes)", strokeDasharray: "5 4" }), Plot.line(shown, { x: "step", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true }), Plot.dot([last].filter(({ loss }) => loss <= 1.2), { x: "step", y: "loss", fill: "var(--model)", r: 5 })],
       }, `Loss ${short(last.loss, 4)} after ${last.step} steps.`);
       const best = Array.from({ length: 60 }, (_, i) => 0.08 + i * 0.012).map((p) => ({ p, q: -1 / 13 / p }));
       charts.draw(plane.frame, {
@@ -247,7 +250,7 @@ export const secondLayer = {
   idea: "ω_{xx} changes the features, and with them the eigenvalues that the next layer sees: *s* becomes *s* (1 + ω_{xx} *s*)^{2}. Large eigenvalues shrink, so that the next step can be longer.",
   predict: "Two plain gradient steps reach 0.0806 at best. How much can ω_{xx} of the first layer gain?",
   task: "Reach a loss below 0.05 with two layers, without noise.",
-  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, -0.05, 0], [0, 0, -0.05, 0]], values: {} },
+  start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, -0.05, 0], [0, 0, -0.05, 0]], sigma: 0, values: {} },
   derivation: [
     "The first layer maps *S* to (*I* + ω_{xx} *S*) *S* (*I* + ω_{xx} *S*), so an eigenvalue *s* becomes *s* (1 + ω_{xx} *s*)^{2}. With ω_{xx} < 0 large and small eigenvalues come closer together, and one long step then serves all directions: this is the ++ of GD++.",
     "The optimum here is a loss of 0.0168 at ω_{xx} = −0.038, ω_{yx} = −0.045 and −0.296. With ω_{xx} = 0 the best is 0.0806. For d = 10, n = 20 two layers of GD++ are as good as four plain steps: 0.268 and 0.266.",
@@ -284,10 +287,10 @@ export const secondLayer = {
       }, "How much of the task w the model finds, by eigenvalue.");
     });
     const wide = { x: [[5.1, 0], [0, 2]], y: [0, 0], task: [0, 0] }; // a context whose filter is drawn up to s = 30
-    return ({ omega }) => {
+    return ({ omega, noise, sigma }) => {
       sliders.forEach(([one, l, i]) => one.update(omega[l][i]));
       ask({ name: "toy", given: { omega, sigma: 0 } });
-      filters({ tokens: wide, omega, noise: "uniform(0,1)", sigma: 0 });
+      filters({ tokens: wide, omega, noise, sigma });
     };
   },
 };
