@@ -18,6 +18,7 @@ from ridgeformer.evaluation.sequence_losses import (
     Estimator,
     Progress,
     Tally,
+    blocks,
     check_predictor,
     evaluated_by_engine,
     how_many,
@@ -276,12 +277,11 @@ class _Comparison:
     def run(self, progress: Progress) -> None:
         """Draw and evaluate, block by block."""
         estimators: list[Estimator] = [*[self.estimator] * len(self.columns), "exact"]
-        many, seed, block = len(self.measured), self.seed, BLOCK
+        many, seed, most = len(self.measured), self.seed, BLOCK
         if self.needs["tokens"] or self.points.prefixes:
             numbers = [max(self.points.prefixes or (one.lengths.most,)) * (one.dim + 1) for one in self.points.problems]
-            block = max(1, min(BLOCK, TOKENS // max(numbers)))
-        for first in range(0, self.sequences, block):
-            count = min(block, self.sequences - first)
+            most = max(1, min(BLOCK, TOKENS // max(numbers)))
+        for first, count in blocks(self.sequences, max(one.dim for one in self.points.problems), most):
             draws = self.points.draws(seed, first, count, self.needs)
             for i, (point, draw) in enumerate(zip(self.measured, draws, strict=True)):
                 point.add(draw, estimators, (seed, first), self.with_query_errors)

@@ -34,7 +34,14 @@ import numpy as np
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import STREAM, Proposal
-from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_sums, needs_tokens
+from ridgeformer.evaluation.sequence_losses import (
+    AnyPredictor,
+    blocks,
+    check_predictor,
+    losses,
+    needs_sums,
+    needs_tokens,
+)
 from ridgeformer.losses import exploded, threshold
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
@@ -206,7 +213,7 @@ def _hits(
     proposal: Proposal, predictor: AnyPredictor, count: int, seed: int, step: int
 ) -> tuple[dict[str, Array], Array, int]:
     """Return ratios [H, K] by axis and directions [H, r] of sequences that exploded, and the next free step."""
-    sizes = [min(BLOCK, count - first) for first in range(0, count, BLOCK)]
+    sizes = [size for _, size in blocks(count, proposal.problem.dim, BLOCK)]
 
     def work(block: int) -> tuple[dict[str, Array], Array]:
         tilted = proposal.draw(sizes[block], seed, step + block)

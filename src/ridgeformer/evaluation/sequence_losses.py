@@ -13,7 +13,7 @@ same bits whatever the other rows are: sums run along one row at a time.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
@@ -33,6 +33,7 @@ from ridgeformer.validation import Array, integer
 Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
 AnyPredictor = Predictor | TokenPredictor
+LARGEST, AT_ONCE = 1 << 25, 1 << 22  # numbers in a block of usual size, at most; and otherwise
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 QUERIES = 4  # of each sequence, where predictors need tokens
 TOKENS = 1 << 25  # numbers in the tokens of a block of sequences, at most
@@ -71,6 +72,23 @@ def how_many(problem: BaseProblem, sequences: int) -> int:
     """
     wanted = integer("sequences", sequences, 2)
     return wanted if problem.size is None else min(wanted, problem.size)
+
+
+def blocks(sequences: int, dim: int, most: int) -> Iterator[tuple[int, int]]:
+    """Divide sequences into blocks, whose Gram matrices fit into some hundred megabytes at once.
+
+    Args:
+        sequences: How many sequences.
+        dim: Their dimension.
+        most: How many make a block where the dimension is not large.
+
+    Yields:
+        The number of the first sequence of every block, and how many it has.
+    """
+    size = (dim + 1) ** 2
+    block = most if most * size <= LARGEST else max(1, AT_ONCE // size)
+    for first in range(0, sequences, block):
+        yield first, min(block, sequences - first)
 
 
 def needs_tokens(predictor: object) -> TypeGuard[TokenPredictor]:

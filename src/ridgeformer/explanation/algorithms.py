@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
+from ridgeformer.evaluation.sequence_losses import blocks, draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table
 from ridgeformer.explanation.coefficients import check
 from ridgeformer.files import jsonable
@@ -207,8 +207,7 @@ def compare_algorithms(
     chosen = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
     sums: dict[str, Array] = {}
     lost = 0
-    for first in range(0, sequences, BLOCK):
-        count = min(BLOCK, sequences - first)
+    for first, count in blocks(sequences, problem.dim, BLOCK):
         draw = draw_sequences(problem, seed, first, count, needs_sums([model]))
         block, exploded = _block(model, draw, chosen, problem.signal)
         sums = {name: sums.get(name, 0.0) + value for name, value in block.items()}

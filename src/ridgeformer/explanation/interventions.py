@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import Losses, compare
-from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
+from ridgeformer.evaluation.sequence_losses import blocks, draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.explanation.readings import inner
@@ -271,13 +271,12 @@ def patch_noise(
     check(model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     levels, chosen = _levels(problem, low, high), _parts(model, parts)
-    blocks = []
-    for first in range(0, sequences, BLOCK):
-        count = min(BLOCK, sequences - first)
+    pieces = []
+    for first, count in blocks(sequences, problem.dim, BLOCK):
         draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums([model])) for s in levels]
-        blocks.append(_block(model, draws, chosen, problem.signal))
+        pieces.append(_block(model, draws, chosen, problem.signal))
         progress(first + count, sequences)
-    sizes, oracle, restored, once = (np.concatenate(parts, -1) for parts in zip(*blocks, strict=True))
+    sizes, oracle, restored, once = (np.concatenate(parts, -1) for parts in zip(*pieces, strict=True))
     shares, errors, lost = _shares(restored, sizes)
     task = sizes[2].sum()
     return NoisePatching(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation.sequence_losses import draw_sequences, needs_sums
+from ridgeformer.evaluation.sequence_losses import blocks, draw_sequences, needs_sums
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
@@ -118,8 +118,7 @@ def read(
         The readings.
     """
     pieces = []
-    for first in range(0, sequences, BLOCK):
-        count = min(BLOCK, sequences - first)
+    for first, count in blocks(sequences, problem.dim, BLOCK):
         draw = draw_sequences(problem, seed, first, count, sums=needs_sums([model]))
         parts = [draw] if isinstance(draw.moments.context, int) else draw.by_length()
         with np.errstate(all="ignore"):
