@@ -5,7 +5,7 @@ import pytest
 
 from own_problems import HeavyTails, Uneven
 from ridgeformer import Diag, InputError, Layout, LinearTransformer, Problem, compare, evaluate, load
-from ridgeformer.evaluation import EVALUATION
+from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR
 from ridgeformer.problems import CustomProblem, Dataset, Sequences
 from support import refusals, refused, tame_model

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, GDpp, LinearTransformer, Problem, compare, evaluate, floor, load, train
-from ridgeformer.evaluation import EVALUATION
+from ridgeformer.evaluation.sequence_losses import EVALUATION, blocks
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, IterativeRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.training import Search
@@ -101,22 +101,39 @@ def test_nothing_beats_the_floor(noise, dim, context):
         assert gap > -4 * error - 1e-12, name
 
 
-@pytest.mark.long
-def test_ten_million_sequences_need_no_more_memory_than_a_hundred_thousand():
-    """Largest resident memory of a process, in MB; the difference allows for the allocator's mood."""
+def memory_of_an_evaluation(dim, sequences):
+    """The largest resident memory of a process, in MB."""
     code = """
 import resource, sys
 from ridgeformer import Diag, LinearTransformer, Problem, evaluate
-model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
-evaluate(Problem(noise="uniform(0,5)"), model, sequences=int(sys.argv[1]), with_floor=False)
+dim, sequences = map(int, sys.argv[1:])
+model = LinearTransformer(Diag(omega=[[[0, 0], [-0.3 / dim, 0]]]), dim)
+evaluate(Problem(dim, 20, noise="uniform(0,5)"), model, sequences=sequences, with_floor=False)
 unit = 1024**2 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 """
-    few, many = (
-        float(subprocess.run([sys.executable, "-c", code, count], capture_output=True, text=True, check=True).stdout)
-        for count in ("100000", "10000000")
-    )
-    assert many < few + 30
+    command = [sys.executable, "-c", code, str(dim), str(sequences)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.long
+def test_ten_million_sequences_need_no_more_memory_than_a_hundred_thousand():
+    """But for the allocator's mood."""
+    assert memory_of_an_evaluation(10, 10_000_000) < memory_of_an_evaluation(10, 100_000) + 30
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_dimension_squared():
+    """500 Gram matrices of 513 rows alone have 1 GB."""
+    assert memory_of_an_evaluation(512, 500) < memory_of_an_evaluation(10, 500) + 300
+
+
+def test_blocks_hold_every_sequence_once():
+    for dim, largest in ((2, 7), (60, 1127), (3000, 1)):
+        parts = list(blocks(5000, dim, 7 if dim == 2 else 16_384))
+        assert [first for first, _ in parts] == list(np.cumsum([0] + [count for _, count in parts])[:-1])
+        assert sum(count for _, count in parts) == 5000
+        assert max(count for _, count in parts) == largest
 
 
 class Cheater:

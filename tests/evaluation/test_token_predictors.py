@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ridgeformer import ConstRR, Diag, InputError, LinearTransformer, Problem, compare, evaluate, floor, load
-from ridgeformer.evaluation import EVALUATION, comparison, sequence_losses
-from ridgeformer.evaluation.sequence_losses import Tally, draw_sequences
+from ridgeformer.evaluation import comparison, sequence_losses
+from ridgeformer.evaluation.sequence_losses import EVALUATION, Tally, draw_sequences
 from ridgeformer.losses import CAP
 from ridgeformer.moments import Moments
 from ridgeformer.problems import CustomProblem, Dataset, Sequences

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, Full, Layout, LinearTransformer, Moments, Problem, explain, load
-from ridgeformer.evaluation import EVALUATION
+from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.explanation import compare_algorithms, patch_noise
 from ridgeformer.explanation.algorithms import ALGORITHMS
 from ridgeformer.explanation.further import channels

@@ -220,7 +220,7 @@ def test_runs_without_an_oracle_have_losses_that_are_not_adjusted_and_no_floor()
     run = train(HeavyTails(), "diag", 1, protocol=SGD(steps=3, batch=8), sequences=50)
     axis = Runs.of([run]).plot(baselines={}).axes[0]
     assert axis.get_ylabel() == "loss"
-    assert [line.get_label() for line in axis.get_lines()] == ["diag"]
+    assert [line.get_label() for line in axis.get_lines() if line.get_xdata().size] == ["diag"]
 
 
 # ---- Pictures of problems: what is drawn is what was measured

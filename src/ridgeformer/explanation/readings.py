@@ -118,7 +118,7 @@ def read(
         The readings.
     """
     pieces = []
-    for first, count in blocks(sequences, problem.dim, BLOCK):
+    for first, count in blocks(sequences, model.dim, BLOCK):
         draw = draw_sequences(problem, seed, first, count, sums=needs_sums([model]))
         parts = [draw] if isinstance(draw.moments.context, int) else draw.by_length()
         with np.errstate(all="ignore"):

@@ -141,9 +141,8 @@ def draw_runs(
         low, high = ([end(values) for values in losses] for end in (np.min, np.max))
         axis.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
         other = [row for row in mine if row["actual"] and not row["actual"].startswith(f"{family}, {row['layers']} ")]
-        if other:
-            above = [row["loss"] for row in other]
-            axis.plot([row[x] for row in other], above, "o", markersize=4, color=colour, markerfacecolor="white")
+        above = [row["loss"] for row in other]
+        axis.plot([row[x] for row in other], above, "o", markersize=4, color=colour, markerfacecolor="white")
     problem, floors = runs[0].spec.problem, [row["floor"] for row in rows if np.isfinite(row["floor"])]
     floor = float(np.mean(floors)) if floors else np.nan
     if floor > rounding(problem.signal):
