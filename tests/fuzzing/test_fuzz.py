@@ -40,10 +40,10 @@ def test_hostile_runs_on_a_terminal():
     assert fuzz_cases.run("terminal", 25, seed=1).total() == 25
 
 
-@pytest.mark.parametrize(("count", "seed"), [(17, 1), (37, 5)])
-def test_what_was_found_before(count, seed):
-    """Mixtures with a pool, of which sigma may be 0, with n <= d: evidence was a difference of large numbers."""
-    assert fuzz_cases.run("laws", count, seed).total() == count
+@each(("laws", 17, 1), ("laws", 37, 5), ("engine", 75, 154))
+def test_what_was_found_before(kind, count, seed):
+    """Mixtures with a pool, with n <= d: evidence was a difference of large numbers. Features without a direction."""
+    assert fuzz_cases.run(kind, count, seed).total() == count
 
 
 def test_mixed_up_laws_are_found(monkeypatch):

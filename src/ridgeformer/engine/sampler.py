@@ -241,16 +241,24 @@ def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Arr
     if law.least - law.standardised >= r:
         shift = np.square(sigma)[:, None, None] * np.eye(r)
         right = s * (np.einsum("bij,bj->bi", H, z) - s * g[:, :r])
-        coordinates = g[:, :r] + np.linalg.solve(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
+        coordinates = g[:, :r] + _solution(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
     else:
         shift = np.square(sigma)[:, None, None] * np.eye(m) + np.eye(m) * ~there[:, None, :]
         goal = t if law.mean is None else t - np.einsum("bij,i->bj", A, law.mean)
         inner, system = goal[..., None], H.transpose(0, 2, 1) @ H + shift
         # More tokens than directions of g: without noise the system is singular, and any of its solutions will do.
-        inner = np.linalg.pinv(system, rcond=1e-14, hermitian=True) @ inner if r < m else np.linalg.solve(system, inner)
+        inner = np.linalg.pinv(system, rcond=1e-14, hermitian=True) @ inner if r < m else _solution(system, inner)
         coordinates = (H @ inner)[..., 0]
     w = coordinates if law.task_factor is None else coordinates @ law.task_factor.T
     return w if law.mean is None else w + law.mean
+
+
+def _solution(system: Array, right: Array) -> Array:
+    """Solve symmetric systems, which are singular where features lack a direction and there is no noise."""
+    try:
+        return np.asarray(np.linalg.solve(system, right))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(system, rcond=1e-14, hermitian=True) @ right)
 
 
 def _normals(key: Key, sequence: Any, count: int, use: int) -> Array:
