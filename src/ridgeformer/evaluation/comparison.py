@@ -124,8 +124,17 @@ def evaluate(
     Warns:
         BelowFloorWarning: The loss is more than 4 standard errors below the floor.
     """
-    name, options = shown(predictor, LONG), {"estimator": estimator, "with_floor": with_floor, "progress": progress}
-    loss: Loss = compare(problem, {name: predictor}, sequences=sequences, seed=seed, **options)[name]  # type: ignore[arg-type]
+    name = shown(predictor, LONG)
+    losses = compare(
+        problem,
+        {name: predictor},
+        sequences=sequences,
+        seed=seed,
+        estimator=estimator,
+        with_floor=with_floor,
+        progress=progress,
+    )
+    loss: Loss = losses[name]
     return loss
 
 
