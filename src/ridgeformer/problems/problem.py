@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -140,14 +140,13 @@ class Problem(BuiltIn):
     """
 
     law: Law
+    varying: ClassVar[type[Any]]  # the class of problems with several dimensions, which enters itself
 
     def __new__(cls, dim: object = 10, *args: Any, **others: Any) -> Any:
         """Make a problem; one whose dimension varies is a `VaryingDimension`."""
         if not varies(dim):
             return super().__new__(cls)
-        from ridgeformer.problems.varying import VaryingDimension
-
-        return VaryingDimension(dim, *args, **others)
+        return cls.varying(dim, *args, **others)
 
     @keywords()
     def __init__(

@@ -250,6 +250,9 @@ class VaryingDimension(BuiltIn):
         return Evaluation(losses, None, whole, limited, unadjusted)
 
 
+Problem.varying = VaryingDimension
+
+
 class _Corners(VaryingDimension):
     """The cells with the fewest and the most examples, where models are likeliest to explode."""
 
