@@ -8,7 +8,7 @@ was interrupted goes on where it stopped.
 
 import sys
 
-from ridgeformer import load_run
+from ridgeformer import Training
 from ridgeformer.sweeps import Grid, sweep
 from ridgeformer.training import Search
 
@@ -33,7 +33,7 @@ def main(folder: str) -> None:
     # The floor is the smallest loss that any predictor can have on a problem, so 1 is the best possible ratio.
     ratios = {}
     for place in found.folders:
-        run = load_run(place)
+        run = Training.load(place)
         ratios[run.spec.layers, str(run.spec.problem.noise)] = run.result.ratio
     print("loss / floor\n")
     print(f"{'layers':>6}", *(f"{noise:>12}" for noise in grid.noise))

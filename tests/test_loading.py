@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeformer import Problem, load, load_run, save, train, zoo
-from ridgeformer.loading import load_with_record
+from ridgeformer import Problem, Training, load, save, train, zoo
+from ridgeformer.loading import with_record
 from ridgeformer.training import Search
 from support import each, refused, tame_model
 
@@ -18,8 +18,8 @@ def test_files_folders_and_shipped_models_are_loaded_by_one_function(tmp_path):
     problem = Problem(2, 4, "fixed(1)")
     run = train(problem, "gdpp", 1, protocol=Search(effort=0.1), sequences=200, out=tmp_path / "runs")
     np.testing.assert_array_equal(load(run.folder).P, run.model.P)
-    assert load_with_record(run.folder)[1]["spec"] == load_run(run.folder).spec.as_dict()
-    shipped, record = load_with_record("zoo:diag/7/uniform(0,5)/3")
+    assert with_record(run.folder)[1]["spec"] == Training.load(run.folder).spec.as_dict()
+    shipped, record = with_record("zoo:diag/7/uniform(0,5)/3")
     assert shipped is zoo.shipped().models[("diag", 7, "uniform(0,5)"), 3]
     assert record["spec"]["seed"] == 3
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeformer import Diag, Full, LinearTransformer, Problem, evaluate, load_run, train
+from ridgeformer import Diag, Full, LinearTransformer, Problem, Training, evaluate, train
 from ridgeformer.bfgs import Minimum, descend
 from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
@@ -32,7 +32,7 @@ def saddle(folder: Path, sequences: int = 1 << 15, batches: int = 16) -> None:
     how a direction turns with x: as a vector (the blocks xy and yx), as a symmetric matrix without trace, or as an
     antisymmetric one. The direction of least curvature is found on some sequences, and measured on others.
     """
-    made = load_run(folder)
+    made = Training.load(folder)
     P, Q = made.model.P.astype(float), made.model.Q.astype(float)
     layers, heads, d = *P.shape[:2], made.model.dim
     scale = np.sqrt(np.linalg.norm(P, axis=(2, 3)) / np.linalg.norm(Q, axis=(2, 3)))[..., None, None]
@@ -81,7 +81,7 @@ def saddle(folder: Path, sequences: int = 1 << 15, batches: int = 16) -> None:
 
 def projected(folder: Path) -> None:
     """Diag's descents from the diagonal part of a Full model, with one head and with two."""
-    made = load_run(folder)
+    made = Training.load(folder)
     problem = made.spec.problem
     print(f"{made.spec.describe()}: loss {made.loss:.4f}")
     start = diagonal_part(made.model)
@@ -104,7 +104,7 @@ def projected(folder: Path) -> None:
 
 def directions(folder: Path) -> None:
     """Directions of x that a Full model treats as no others: shares of what is not isotropic in P and Q."""
-    made = load_run(folder)
+    made = Training.load(folder)
     d = made.model.dim
     special = np.zeros((d, d))
     for matrix in (*made.model.P.reshape(-1, d + 1, d + 1), *made.model.Q.reshape(-1, d + 1, d + 1)):

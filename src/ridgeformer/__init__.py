@@ -24,7 +24,7 @@ from ridgeformer.models import Channels, Diag, Family, Full, GDpp, LinearTransfo
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import CustomProblem, Problem
-from ridgeformer.training import load_run, load_runs, train, train_many
+from ridgeformer.training import Runs, Training, train, train_many
 
 __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # The problem
@@ -59,8 +59,8 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # Files
     "save",
     "load",
-    "load_run",
-    "load_runs",
+    "Runs",
+    "Training",
     "export",
     "zoo",
     # Explanation

@@ -19,18 +19,20 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
+__all__ = ["load"]
+
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
 
     Args:
-        name: A file that `save` wrote; the folder of a finished run, of which `load_run` returns everything else too;
-            or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
-            was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`; with
-            `d=1/` or `d=2/` in front, a small model for teaching, such as `zoo:d=1/diag/3/uniform(0,2)`; with
-            `caution=0.01/` in front, a model of a search with less caution, `zoo:caution=0.01/diag/3/uniform(0,1)`;
-            or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers;
-            or the address of the playground, a text with # and the model after it.
+        name: A file that `save` wrote; the folder of a finished run, of which `Training.load` returns all that is
+            stored; or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise
+            that it was trained on, and a seed where the best of the seeds is not meant, as in
+            `zoo:diag/7/uniform(0,5)/3`; with `d=1/` or `d=2/` in front, a small model for teaching, such as
+            `zoo:d=1/diag/3/uniform(0,2)`; with `caution=0.01/` in front, a model of a search with less caution,
+            `zoo:caution=0.01/diag/3/uniform(0,1)`; or a shipped model for every dimension, such as `zoo:universal/8`,
+            with its number of layers; or the address of the playground, a text with # and the model after it.
 
     Returns:
         The model.
@@ -39,10 +41,10 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
         InputError: There is no such model, or its family is not known.
         DamageError: The file is damaged or of another kind.
     """
-    return load_with_record(name)[0]
+    return with_record(name)[0]
 
 
-def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, dict[str, Any]]:
+def with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, dict[str, Any]]:
     """Load a model and the record of how it was made.
 
     Args:

@@ -8,7 +8,7 @@ from benchmarks import cells, discover
 from benchmarks.universal import cell
 from ridgeformer import LinearTransformer, Problem, load
 from ridgeformer.engine import Layout
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from ridgeformer.models import Channels
 from ridgeformer.models.family import family_named
 from ridgeformer.moments import Moments
@@ -139,4 +139,4 @@ def test_an_interrupted_run_gives_the_same_bits(tmp_path):
         assert "largest" in done.output, done.output
     a, b = (load(tmp_path / name).family.arrays for name in ("a", "b"))
     assert all(np.array_equal(value, b[name]) for name, value in a.items())
-    assert load_with_record(tmp_path / "a")[1]["spec"]["dim"] == "2,5"
+    assert with_record(tmp_path / "a")[1]["spec"]["dim"] == "2,5"

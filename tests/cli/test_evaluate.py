@@ -10,7 +10,7 @@ from commands import call, refused_line
 from ridgeformer import Diag, LinearTransformer, Problem, compare, evaluate, load, save
 from ridgeformer.cli.evaluate import axis
 from ridgeformer.explanation import ablate, compare_algorithms, patch_noise
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from support import each, refused, tame_model
 
 
@@ -128,7 +128,7 @@ def test_edits_are_those_of_python(options, expected, tmp_path):
     path = tmp_path / "edited.safetensors"
     done = call("edit", NAME, *FEW, *options, "--out", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    stored, record = load_with_record(path)
+    stored, record = with_record(path)
     assert stored.family.name == expected.family.name
     for name, value in expected.family.arrays.items():
         assert np.array_equal(stored.family.arrays[name], value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import Layout, LinearTransformer, Problem, evaluate, load_run, save, train
+from ridgeformer import Layout, LinearTransformer, Problem, Training, evaluate, save, train
 from ridgeformer.predictors import baselines
 from ridgeformer.training import Search
 from support import each
@@ -64,26 +64,27 @@ def test_train_takes_a_problem_and_a_layout(call, tmp_path):
     law = ["--context", "4..8", "--features", "powerlaw(1)"]
     code, out, err = call("train", *LAW, *law, "--family", "full", *small)
     assert code == 0, err
-    found = load_run(json.loads(out)["folder"]).spec
+    found = Training.load(json.loads(out)["folder"]).spec
     assert found.problem == Problem(3, "4..8", "uniform(0,2)", features="powerlaw(1)")
     assert found.layout == Layout("mean", "length")
     named = ["--attention", "sum", "--coordinate", "constant", "--scratch", "1"]
     code, out, err = call("train", *LAW, *law, "--family", "full", *named, *small)
     assert code == 0, err
-    assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)
-    assert load_run(json.loads(out)["folder"]).model.layout == Layout("sum", "constant", 1)
+    assert Training.load(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)
+    assert Training.load(json.loads(out)["folder"]).model.layout == Layout("sum", "constant", 1)
     code, out, err = call("train", *LAW, "--family", "channels(1,3)", "--coordinate", "constant", *small)
     assert code == 0, err
-    assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)  # channels have room for 2
+    spec = Training.load(json.loads(out)["folder"]).spec
+    assert spec.layout == Layout("sum", "constant", 1)  # channels have room for 2
     listed = [line for line in call("runs", tmp_path)[1].splitlines() if " full-1x1-" in line]  # not where they began
     assert [line.count("features=powerlaw(1)") for line in listed] == [1, 1]
 
 
 def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
-    problem = load_run(run_folder).spec.problem
+    problem = Training.load(run_folder).spec.problem
     found = json.loads(call("eval", run_folder, *FEW, "--json")[1])
     assert found["problem"] == str(problem)
-    expected = evaluate(problem, load_run(run_folder).model, sequences=300)
+    expected = evaluate(problem, Training.load(run_folder).model, sequences=300)
     assert found["results"][0]["loss"] == pytest.approx(expected.loss, rel=1e-9)
     assert found["results"][0]["floor"] == pytest.approx(expected.floor, rel=1e-9)
     other = json.loads(call("eval", run_folder, *FEW, "--query", "none", "--noise", "fixed(1)", "--json")[1])
@@ -111,7 +112,7 @@ def test_sparse_tasks_and_noise_of_tokens_are_laws_for_every_command(call, run_f
     arguments = ["--family", "gdpp", "--layers", "1", "--effort", "0.1", "--out", str(tmp_path)]
     code, out, err = call("train", *options, *arguments, "--json")
     assert code == 0, err
-    assert text in str(load_run(json.loads(out)["folder"]).spec.problem)
+    assert text in str(Training.load(json.loads(out)["folder"]).spec.problem)
 
 
 def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call):
@@ -155,8 +156,8 @@ def test_shifts_are_evaluated_as_other_problems(call, run_folder):
     assert "d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
     rows = json.loads(call(*arguments, "--json")[1])["results"]
     assert [row["noise"] for row in rows] == [0.5, "uniform(0,1)", "uniform(0,4)"]
-    problem = load_run(run_folder).spec.problem
-    expected = evaluate(problem.replace(noise="uniform(0,4)"), load_run(run_folder).model, sequences=300)
+    problem = Training.load(run_folder).spec.problem
+    expected = evaluate(problem.replace(noise="uniform(0,4)"), Training.load(run_folder).model, sequences=300)
     assert rows[2]["loss"] == pytest.approx(expected.loss, rel=1e-9)
     assert rows[2]["floor"] == pytest.approx(expected.floor, rel=1e-9)
     for axis, count in (("context=4;6..9", 2), ("tasks=pool(3);gaussian()", 2), ("query=none;powerlaw(1)", 2)):

@@ -11,7 +11,7 @@ import pytest
 import threadpoolctl
 
 from commands import call, interruptible
-from ridgeformer import LinearTransformer, cli, engine, load_run, save
+from ridgeformer import LinearTransformer, Training, cli, engine, save
 from ridgeformer.cli.training import protocol_of
 from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, PaperProtocol
 from support import LONGEST, each
@@ -83,7 +83,7 @@ def test_a_training_shows_explosions_caution_and_what_the_model_really_is(tmp_pa
     options = ["--effort", "0.1", "--tolerated", "1e-3", "--out", str(tmp_path)]
     text = call("train", *small, *options, "--explosions").stdout
     record = json.loads(call("train", *small, *options, "--explosions", "--json").stdout)
-    run = load_run(record["folder"])
+    run = Training.load(record["folder"])
     assert f"explodes   with probability {run.explosions}" in text
     assert record["explosions"] == run.explosions.as_dict()
     assert run.spec.protocol.tolerated == 1e-3
@@ -124,7 +124,7 @@ def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     assert code == 0
     assert "20 steps" in out
     (folder,) = runs.iterdir()
-    assert load_run(folder).history.step[-1] == 20
+    assert Training.load(folder).history.step[-1] == 20
     assert call("runs", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
     assert call("runs", folder, "--plot", tmp_path / "c.pdf")[0] == 0
     code, out, errors = call("runs", folder, "--plot", tmp_path / "d.html", "--json")
@@ -133,7 +133,7 @@ def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     assert errors == f"Drawn to {tmp_path / 'd.html'}.\n"
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "a.png", "b.svg", "c.pdf", "d.html"}
     record = json.loads(call("runs", folder, "--json")[1])
-    assert record["course"]["loss"] == load_run(folder).history.loss.tolist()
+    assert record["course"]["loss"] == Training.load(folder).history.loss.tolist()
 
 
 def test_a_run_starts_from_a_model(call, tmp_path):

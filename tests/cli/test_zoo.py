@@ -9,7 +9,7 @@ import pytest
 
 from commands import call
 from ridgeformer import Problem, evaluate, zoo
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from ridgeformer.zoo.explosions import explosions, prices
 
 NOISES = [*(f"uniform(0,{top})" for top in range(1, 8)), "categorical(1,3)", "categorical(1,3,5)"]
@@ -99,7 +99,7 @@ def test_the_nearest_to_the_floor_of_every_noise():
 @pytest.mark.parametrize("noise", NOISES)
 def test_models_beyond_the_paper_are_as_good_as_their_records_say(noise):
     """The difference to exact Bayes has less chance in it than the loss, which is the floor plus its mean square."""
-    model, record = load_with_record(f"zoo:channels(1,6)/8/{noise}")
+    model, record = with_record(f"zoo:channels(1,6)/8/{noise}")
     problem, result = Problem(noise=noise), record["result"]
     draw = problem.moments(20_000, seed=3)
     best, mine = (predictor.weights(draw.moments) for predictor in (problem.best_predictor(), model))

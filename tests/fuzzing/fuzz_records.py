@@ -14,13 +14,12 @@ import fuzz_cases
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
-from ridgeformer import LinearTransformer, Problem, load_run
+from ridgeformer import LinearTransformer, Problem, Training
 from ridgeformer.evaluation import Loss
 from ridgeformer.files import pack
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.training import PaperProtocol, Search
-from ridgeformer.training.results import Training
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder
 from ridgeformer.training.store.files import checksum, read_run
@@ -116,7 +115,7 @@ def _read(folder, case):
 
 def _load(folder, case):
     def load():
-        training = load_run(folder)
+        training = Training.load(folder)
         if not case.sealed:
             _compare(case.truth, training.model, training.record())
 

@@ -14,7 +14,7 @@ from ridgeformer.training.store import files as stored
 MOST = 200e6  # bytes
 HIGHEST = """
 import sys
-from ridgeformer import InputError, load, load_run
+from ridgeformer import InputError, load, Training
 from ridgeformer.problems.features import Features
 try:
     {call}
@@ -55,12 +55,12 @@ def test_small_files_and_texts_cannot_ask_for_much_memory(tmp_path):
     record = {"format": stored.FORMAT, "version": stored.VERSION, "model": fingerprint(small), "status": "converged"}
     record |= {"spec": {"family": "diag", "dim": 4096, "layers": 6}}
     (run / "record.json").write_text(json.dumps(record | {"checksum": stored.checksum(record)}))
-    cases[f"load_run({str(run)!r})"] = "refused"
+    cases[f"Training.load({str(run)!r})"] = "refused"
     for number, inside in enumerate(("{}," * 4_000_000, "1.5," * 3_000_000, "[[1],2]," * 1_000_000)):
         large = tmp_path / f"large{number}"
         large.mkdir()
         (large / "record.json").write_text(f'{{"a": [{inside}0]}}')
-        cases[f"load_run({str(large)!r})"] = "refused"
+        cases[f"Training.load({str(large)!r})"] = "refused"
     cases['Features.of("spectrum([" + "1," * 2_500_000 + "1])")'] = "refused"
     cases['Features.of("f(" * 1_000_000)'] = "refused"
     for call, end in cases.items():

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
 from ridgeformer.errors import RidgeformerError, StorageError
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from support import draw, each, refused, tame_model
 
 
@@ -36,12 +36,12 @@ def test_what_is_saved_is_what_is_loaded(path, kind, dtype):
         np.testing.assert_array_equal(again.family.arrays[name], value)
     m = draw(4, 8).moments
     np.testing.assert_array_equal(again.weights(m), model.weights(m))
-    assert load_with_record(path)[1] == {"seed": 3, "loss": 0.5}
+    assert with_record(path)[1] == {"seed": 3, "loss": 0.5}
 
 
 def test_a_model_without_a_record_has_an_empty_one(path):
     save(tame_model("diag", 4, 3, 2, 8), path)
-    assert load_with_record(path)[1] == {}
+    assert with_record(path)[1] == {}
 
 
 def test_the_header_says_what_it_is(path):

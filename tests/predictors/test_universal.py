@@ -172,9 +172,9 @@ def test_own_scale_is_an_exact_equivariance(model):
 @pytest.mark.parametrize("layers", zoo.universal_layers())
 def test_shipped_models(layers):
     """Shipped models are near the floor at dimensions of training and beyond, and as good as their records say."""
-    from ridgeformer.loading import load_with_record
+    from ridgeformer.loading import with_record
 
-    model, record = load_with_record(f"zoo:universal/{layers}")
+    model, record = with_record(f"zoo:universal/{layers}")
     assert model.layers == layers
     problem = Problem(**{name: record["spec"][name] for name in ("dim", "context", "noise", "tasks")})
     predictor = {"m": Universal(model, signal=1)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from own_problems import Uneven
-from ridgeformer import Full, InputError, LinearTransformer, Moments, Problem, explain, load_run, train
+from ridgeformer import Full, InputError, LinearTransformer, Moments, Problem, Training, explain, train
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import compare, evaluate, floor
 from ridgeformer.evaluation.sequence_losses import EVALUATION
@@ -287,7 +287,7 @@ def test_runs_are_stored_and_read_back(tmp_path):
     first = train(problem, "gdpp", 1, out=tmp_path, **QUICK)
     again = train(Student(freedom=7.0), "gdpp", 1, out=tmp_path, **QUICK)
     assert again.folder == first.folder
-    assert load_run(first.folder).spec.problem == problem
+    assert Training.load(first.folder).spec.problem == problem
     assert problem_from_dict(problem.as_dict()) == problem
     assert hash(Student()) == hash(Student())
     assert Student() != Student(scale=2.0)

@@ -145,10 +145,10 @@ def test_baselines_are_those_of_each_dimension(problem):
 def test_training(problem, tmp_path):
     """A search over all dimensions beats predicting 0 at each of them, and its run is read back as it was."""
     from ridgeformer import train
-    from ridgeformer.training import Search, load_runs
+    from ridgeformer.training import Runs, Search
 
     found = train(problem, "channels(1,2)", layers=1, protocol=Search(effort=0.1), sequences=3_000, out=tmp_path)
     assert found.loss < 0.25
-    assert found.spec in [run.spec for run in load_runs(tmp_path)]  # its ancestors are equally good
+    assert found.spec in [run.spec for run in Runs.load(tmp_path)]  # its ancestors are equally good
     each = compare(problem, {"m": found.model}, over={"dim": [2, 3, 4]}, sequences=2_000)
     assert (each.loss < 0.25).all()

@@ -10,11 +10,11 @@ import pytest
 
 from commands import refused_line
 from own_problems import HeavyTails
-from ridgeformer import CustomProblem, InputError, Problem, load_run
+from ridgeformer import CustomProblem, InputError, Problem, Training
 from ridgeformer.problems import Dataset
 from ridgeformer.sweeps import Grid, read_grid, sweep
 from ridgeformer.sweeps import grid as grid_module
-from ridgeformer.training import Search, load_runs
+from ridgeformer.training import Runs, Search
 from support import LONGEST, each, refused, unmeasured
 
 NOISE = 'noise = ["fixed(1)"]\n'
@@ -187,10 +187,10 @@ def test_a_sweep_over_problems_of_ones_own_in_processes(tmp_path):
     found = sweep(grid.specs(), tmp_path, workers=2)
     assert found.failures == []
     assert len(found.folders) == 3
-    assert {load_run(folder).spec.problem for folder in found.folders} == set(problems)
+    assert {Training.load(folder).spec.problem for folder in found.folders} == set(problems)
     again = sweep(grid.specs(), tmp_path, workers=2)
     assert again.reused == 3
-    listed = {entry.details for entry in load_runs(tmp_path).entries}
+    listed = {entry.details for entry in Runs.load(tmp_path).entries}
     assert listed == {"dim=3 context=8 freedom=3.0", "dim=3 context=8 freedom=5.0", "features=powerlaw(1)"}
     command = [sys.executable, "-m", "ridgeformer", "runs", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Problem, load_run, train, train_many
+from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Problem, Training, train, train_many
 from ridgeformer.errors import DamageError
 from ridgeformer.models import Looped
 from ridgeformer.population import Quadratic
@@ -34,7 +34,7 @@ def test_a_schedule_may_be_a_function(tmp_path):
     steps = descent(schedule=lambda step: 1.0 if step < 20 else 0.1)
     assert steps.schedule == ((0, 1.0), (19, 1.0), (20, 0.1), (39, 0.1))
     found = train(SMALL, "diag", 1, protocol=falling, out=tmp_path, **FEW)
-    assert load_run(found.folder).spec == found.spec
+    assert Training.load(found.folder).spec == found.spec
 
 
 def test_adam_is_that_of_pytorch():
@@ -255,7 +255,7 @@ def test_every_protocol_starts_from_a_model(tmp_path, protocol):
     init = train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).model
     found = train(SMALL, "diag", 2, protocol=protocol, init=init, out=tmp_path, **FEW)
     assert found.loss < 1.1 * train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).loss
-    again = load_run(found.folder)
+    again = Training.load(found.folder)
     assert again.spec.name == found.spec.name == found.folder.name
     assert same_model(again.spec.init, init)
     assert same_model(again.model, found.model)
@@ -267,7 +267,7 @@ def test_a_looped_model_starts_from_one(tmp_path):
     protocol = SGD(rate=1e-6, steps=2, batch=16)
     found = train(SMALL, "looped(diag,3)", 2, protocol=protocol, init=init, out=tmp_path, **FEW)
     assert (found.spec.layers, found.model.layers) == (2, 6)
-    assert same_model(load_run(found.folder).spec.init, init)
+    assert same_model(Training.load(found.folder).spec.init, init)
 
 
 def test_the_start_is_part_of_the_spec():
@@ -365,7 +365,7 @@ def test_an_interrupted_descent_ends_with_the_same_bits(protocol, tmp_path):
     assert found.history == whole.history
     assert [s.step for s in found.snapshots] == [s.step for s in whole.snapshots] == protocol.kept().tolist()
     assert all(same_model(a.model, b.model) for a, b in zip(found.snapshots, whole.snapshots, strict=True))
-    again = load_run(found.folder)
+    again = Training.load(found.folder)
     assert again.history == whole.history
     assert again.spec == whole.spec
     assert all(same_model(a.model, b.model) for a, b in zip(again.snapshots, whole.snapshots, strict=True))
@@ -381,9 +381,9 @@ def test_damaged_files_of_a_descent_are_noticed(tmp_path, name):
     content[-9] ^= 1
     path.write_bytes(bytes(content))
     with pytest.raises(DamageError, match=r"damaged|another one|must be one that ridgeformer saved"):
-        load_run(found.folder)
+        Training.load(found.folder)
     path.unlink()
-    refused(lambda: load_run(found.folder), "does not exist", DamageError)
+    refused(lambda: Training.load(found.folder), "does not exist", DamageError)
     if name.startswith("course"):
         with pytest.warns(DamagedRunWarning, match="trained again"):
             again = train(SMALL, "diag", 1, protocol=descent(), init=init, out=tmp_path, **FEW)

@@ -1,4 +1,4 @@
-"""`ridgeformer runs` and `load_runs` on folders in which runs are damaged: the others are listed, the damaged named."""
+"""`ridgeformer runs` and `Runs.load` on folders in which runs are damaged: the others are listed, the damaged named."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ import pytest
 from commands import call
 from ridgeformer import InputError, Problem, train, train_many
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.training import Runs, Search, load_runs
+from ridgeformer.training import Runs, Search
 from support import refused, write_record
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
     folder, first, second = runs
     spoil, words = DAMAGES[damage]
     spoil(first)
-    good, bad = load_runs(folder).entries
+    good, bad = Runs.load(folder).entries
     assert (good.folder, bad.folder) == (second, first)
     assert good.loss < math.inf
     assert bad.status == "damaged"
@@ -159,14 +159,14 @@ def test_a_finished_run_is_listed_without_its_spec_file(runs):
     folder, first, second = runs
     (first / "spec.json").unlink()
     (folder / "notes").mkdir()
-    assert [entry.folder for entry in load_runs(folder).entries] == [first, second]
+    assert [entry.folder for entry in Runs.load(folder).entries] == [first, second]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look anywhere")
 def test_a_run_that_may_not_be_looked_into_is_named(runs):
     folder, first, second = runs
     first.chmod(0)
-    good, bad = load_runs(folder).entries
+    good, bad = Runs.load(folder).entries
     first.chmod(0o755)
     assert (good.folder, bad.folder) == (second, first)
     assert "Change its permissions" in bad.damage
@@ -175,9 +175,12 @@ def test_a_run_that_may_not_be_looked_into_is_named(runs):
 def test_unfinished_runs_come_last_and_are_no_damage(runs):
     folder, first, second = runs
     (first / RECORD).unlink()
-    entries = load_runs(folder).entries
+    entries = Runs.load(folder).entries
     assert [entry.folder for entry in entries] == [second, first]
     assert (entries[1].status, entries[1].loss) == ("unfinished", math.inf)
+    table = Runs.load(folder)
+    assert (len(table), len(table.rows()), [run.folder for run in table.finished]) == (2, 2, [second])
+    refused(lambda: table[1], "a training is a finished run; got unfinished")
     listed = show(folder)
     assert listed.returncode == 0
     protocol = re.escape(entries[1].row()["protocol"])
@@ -202,7 +205,7 @@ def test_a_listed_loss_below_its_floor_is_a_warning(runs):
     change(first / RECORD, "result", value={**result, "loss": 0.1, "error": 0.01, "floor": 0.3, "floor_error": 0.02})
     words = f"below the Bayes floor; {first.name} has 0.1 .*the floor is 0.3"
     with pytest.warns(BelowFloorWarning, match=words) as seen:
-        assert len(load_runs(folder).entries) == 2
+        assert len(Runs.load(folder).entries) == 2
     assert len(seen) == 1
     listed = show(folder)
     assert listed.returncode == 0
@@ -211,12 +214,12 @@ def test_a_listed_loss_below_its_floor_is_a_warning(runs):
     )
     assert listed.stderr.count("\n") == 1
     change(first / RECORD, "result", "error", value=10**400)  # nothing to compare with, and no error
-    assert len(load_runs(folder).entries) == 2
+    assert len(Runs.load(folder).entries) == 2
 
 
 def test_what_is_no_folder_of_runs(tmp_path):
-    refused(lambda: load_runs(tmp_path / "nothing"), "runs are stored in a folder; ... cannot be read as one (No such")
-    assert load_runs(tmp_path).entries == ()
+    refused(lambda: Runs.load(tmp_path / "nothing"), "runs are stored in a folder; ... cannot be read as one (No such")
+    assert Runs.load(tmp_path).entries == ()
     assert (
         "is not the folder of a run, and there are no runs in it. Name the folder that was given to --out"
         in show(tmp_path).stderr
@@ -235,7 +238,7 @@ def test_train_many_returns_a_table(tmp_path):
     rows = runs.rows()
     assert [row["loss"] for row in rows] == [run.loss for run in runs]
     assert {row["actual"] for row in rows if row["layers"] == 1} == {"gdpp, 1 layer"}
-    stored = load_runs(tmp_path)
+    stored = Runs.load(tmp_path)
     by_name = {row["run"]: row for row in stored.rows()}
     assert all(by_name[row["run"]] == row for row in rows)
     assert "diag" in str(runs)
@@ -251,4 +254,10 @@ def test_a_run_that_lost_against_another_seed_did_not_converge():
     run = train(PROBLEM, "gdpp", 1, sequences=1000)
     other, result = dataclasses.replace(run.spec, seed=1), dataclasses.replace(run.result, loss=2 * run.loss)
     worse = dataclasses.replace(run, spec=other, result=result)
-    assert [row["status"] for row in Runs.of([run, worse]).rows()] == ["converged", "local minimum"]
+    runs = Runs.of([run, worse])
+    assert [(row["status"], row["remark"]) for row in runs.rows()] == [
+        ("converged", ""),
+        ("converged", "local minimum"),
+    ]
+    assert "local minimum" in str(runs)
+    assert "remark" not in str(runs[:1])

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import killing
-from ridgeformer import InputError, Layout, Problem, load, load_run, train
+from ridgeformer import InputError, Layout, Problem, Training, load, train
 from ridgeformer.errors import StorageError
 from ridgeformer.files import digest, pack, read_tensors
 from ridgeformer.training import Search
@@ -69,7 +69,7 @@ def test_a_finished_run_is_found(tmp_path):
     seen = []
     second = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path, callbacks=[seen.append])
     assert not seen
-    assert second.record() == first.record() == load_run(first.folder).record()
+    assert second.record() == first.record() == Training.load(first.folder).record()
     assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == ["diag", "diag", "gdpp", "gdpp"]
     assert sorted(p.name for p in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
 
@@ -110,7 +110,7 @@ def test_a_run_that_another_process_finished_is_kept(tmp_path):
     journal = runs.journal(first.spec.name, first.spec.as_dict(), {})
     journal.write()
     runs.store(first.spec.name, first.model, {**first.record(), "seconds": 1e9}, journal)
-    assert load_run(first.folder).record() == first.record()
+    assert Training.load(first.folder).record() == first.record()
     assert sorted(path.name for path in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
 
 
@@ -150,13 +150,13 @@ def test_a_damaged_run(damage, message, done):
     """Damage to the record itself is in test_run_tables.py."""
     damage(done.folder)
     with pytest.raises(InputError, match=message):
-        load_run(done.folder)
+        Training.load(done.folder)
 
 
 def test_a_family_that_is_not_there(done):
     path = done.folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
-    refused(lambda: load_run(done.folder), "got 'mine'. Name one of these. A family of your own has a name once its")
+    refused(lambda: Training.load(done.folder), "got 'mine'. Name one of these. A family of your own has a name once")
     refused(lambda: train(SMALL, "gdpp", 1, out=3), "runs need the name of a folder; got 3")
 
 
@@ -165,9 +165,9 @@ def equal(one, other):
 
 
 def test_folders_that_are_no_run(done, tmp_path):
-    refused(lambda: load_run(tmp_path), "is not the folder of a run, but holds runs. Name one of them")
+    refused(lambda: Training.load(tmp_path), "is not the folder of a run, but holds runs. Name one of them")
     (tmp_path / "empty").mkdir()
-    refused(lambda: load_run(tmp_path / "empty"), "and there are no runs in it. Name the folder that was given to")
+    refused(lambda: Training.load(tmp_path / "empty"), "and there are no runs in it. Name the folder that was given to")
 
 
 def test_a_damaged_spec_of_a_finished_run_is_written_anew(done, tmp_path):
@@ -338,13 +338,13 @@ def test_a_model_of_another_run_is_not_accepted(tmp_path, family, layers):
     done = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
     other = train(SMALL, family, layers, seed=1, protocol=QUICK, sequences=1000, out=tmp_path / "others")
     shutil.copy(other.folder / "model.safetensors", done.folder / "model.safetensors")
-    refused(lambda: load_run(done.folder), "a run's model must be the one that was trained")
+    refused(lambda: Training.load(done.folder), "a run's model must be the one that was trained")
     with pytest.warns(DamagedRunWarning, match=r"must be the one that was trained.*trained again.*damaged-"):
         again = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
     assert equal(again, done)
     assert again.loss == done.loss
     assert load(done.folder / "damaged-model.safetensors").layers == layers
-    assert load_run(done.folder).loss == done.loss
+    assert Training.load(done.folder).loss == done.loss
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name what is synced")

@@ -11,7 +11,7 @@ import pytest
 
 from frameworks_models import Halves
 from own_problems import HeavyTails
-from ridgeformer import Diag, InputError, LinearTransformer, Problem, load_run, train, train_many
+from ridgeformer import Diag, InputError, LinearTransformer, Problem, Training, train, train_many
 from ridgeformer.engine import Key, Layout
 from ridgeformer.evaluation import ExplosionProbability, Loss, compare, evaluate, explosion_probability
 from ridgeformer.losses import BelowFloorWarning
@@ -271,7 +271,7 @@ def test_a_custom_family_is_a_small_class(tmp_path):
     found = train(SMALL, Halves, 1, protocol=QUICK, sequences=20_000, out=tmp_path)
     diag = train(SMALL, "diag", 1, protocol=QUICK, sequences=20_000)
     assert found.loss == pytest.approx(diag.loss, rel=0.02)
-    assert isinstance(load_run(found.folder).model.family, Halves)
+    assert isinstance(Training.load(found.folder).model.family, Halves)
 
 
 # ---- problems that nobody tuned for -------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_a_training_says_which_model_it_really_is(tmp_path):
     runs = train_many(SMALL, ["diag", "full"], [1], protocol=Search(effort=0.1), sequences=1000, out=tmp_path)
     assert {run.actual for run in runs} == {"gdpp, 1 layer"}
     assert "full, 1 layer, d=3 n=6 uniform(0,3) (actual: gdpp, 1 layer)" in repr(runs[1])
-    assert load_run(runs[1].folder).actual == "gdpp, 1 layer"
+    assert Training.load(runs[1].folder).actual == "gdpp, 1 layer"
     deep = train(Problem(2, 200, "fixed(0)"), "gdpp", 2, protocol=Search(effort=0.1), sequences=1000)
     padded = dataclasses.replace(deep, model=deep.model.with_identity(1))
     assert (deep.actual, padded.actual, padded.model.layers) == ("gdpp, 2 layers", "gdpp, 2 layers", 3)

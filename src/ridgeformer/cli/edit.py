@@ -16,7 +16,7 @@ from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.evaluation import compare
 from ridgeformer.export import FORMATS, write
 from ridgeformer.export import export as convert
-from ridgeformer.loading import load, load_with_record
+from ridgeformer.loading import load, with_record
 from ridgeformer.models.file import save
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
@@ -157,7 +157,7 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
         refuse(f"the format {to} is binary, so it needs a file", "no --out", f"Add --out model{FORMATS[to].suffix}.")
     if digits is not None and not FORMATS[to].takes("digits"):
         refuse("--digits is only for --to latex", f"--to {to}", "Leave out --digits, or write --to latex.")
-    loaded, record = load_with_record(model)
+    loaded, record = with_record(model)
     length = _length(loaded, record, context)
     options: dict[str, Any] = {} if digits is None else {"digits": digits}
     everywhere = str(model) in [f"{PREFIX}universal/{layers}" for layers in universal_layers()]

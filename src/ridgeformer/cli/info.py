@@ -10,7 +10,7 @@ import click
 from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers, table
 from ridgeformer.errors import InputError, refuse
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from ridgeformer.losses import rounding
 from ridgeformer.noise import as_noise
 from ridgeformer.playground import write_page
@@ -107,7 +107,7 @@ def models(
             refuse("--nearest lists one model for every noise at d = 10", "a choice beside it", "Leave out the others.")
         return _nearest()
     if name is not None and single_file(alone := PREFIX + name.removeprefix(PREFIX)):
-        model, record = load_with_record(alone)
+        model, record = with_record(alone)
         facts = {"name": alone, "family": model.family.name, "layers": model.layers, **record}
         return _one_by_one(facts, facts)
     if name is not None:

@@ -18,7 +18,7 @@ import click
 from ridgeformer import __version__
 from ridgeformer.engine import default_threads, limited_threads
 from ridgeformer.errors import InputError, shown
-from ridgeformer.loading import load_with_record
+from ridgeformer.loading import with_record
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import ARGUMENTS, Problem, problem_from_dict
 from ridgeformer.problems.parts import Lengths
@@ -340,7 +340,7 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
 
     The problem is the one it was trained on; what is named on the command line goes before its record.
     """
-    model, record = load_with_record(path)
+    model, record = with_record(path)
     known = _recorded(path, record, named)
     return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
 

@@ -21,7 +21,7 @@ from ridgeformer.losses import without_rounding
 from ridgeformer.plotting.dynamics import DRAWN
 from ridgeformer.plotting.style import MOVING, STILL, check_plot
 from ridgeformer.plotting.training import draw_training
-from ridgeformer.training import Runs, Spec, Training, load_run, load_runs
+from ridgeformer.training import Runs, Spec, Training
 from ridgeformer.training.runs import protocol_of, read_entry
 from ridgeformer.training.spec import Protocol
 from ridgeformer.training.store.files import is_run
@@ -84,15 +84,15 @@ def runs(place: Path, picture: str | None) -> Answer:
         ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg
         ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html
     """
-    table = load_runs(place) if place.is_dir() and not is_run(place) else None
-    if table is not None and table.entries:
+    table = Runs.load(place) if place.is_dir() and not is_run(place) else None
+    if table:
         if picture is not None:
-            refuse("--picture needs a single run", f"a folder of {len(table.entries)} runs", "Leave it out.")
+            refuse("--picture needs a single run", f"a folder of {len(table)} runs", "Leave it out.")
         return _listed(table)
     damage = read_entry(place).damage if is_run(place) else None
     if damage is not None:
         raise InputError(f"{shown(place, 200)}: {damage}")
-    training = load_run(place)
+    training = Training.load(place)
     return describe_training(training, functools.partial(draw, training, picture_of(picture, training.spec.protocol)))
 
 
@@ -104,7 +104,8 @@ def _listed(table: Runs) -> Answer:
     printed = [
         {
             **{name: row[name] for name in ("loss", "ratio", "exploded")},
-            **{name: one_line(row[name]) for name in ("status", "actual", "protocol", "run")},
+            "status": one_line(row["remark"] or row["status"]),
+            **{name: one_line(row[name]) for name in ("actual", "protocol", "run")},
             "details": one_line(entry.details),
         }
         for entry, row in whole

@@ -49,7 +49,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     Args:
         model: The model.
         path: The file, such as `model.safetensors`.
-        record: How the model was made: any dict that JSON can hold. `load_with_record` reads it back.
+        record: How the model was made: any dict that JSON can hold. `with_record` reads it back.
 
     Raises:
         InputError: This is no model, or the record cannot be written as JSON.

@@ -125,7 +125,8 @@ def draw_runs(
         StorageError: The file cannot be written.
     """
     path = style.check_plot(path)
-    rows = [row for row, run in zip(runs.rows(), runs.entries, strict=True) if run.record is not None]
+    runs = runs.finished
+    rows = runs.rows()
     problems = {row["problem"] for row in rows}
     if len(problems) != 1:
         refuse("a picture of runs shows those of one problem", f"{len(problems)} problems", "Select some of the runs.")

@@ -4,8 +4,8 @@ from ridgeformer.training.callbacks import CSVLogger, TensorBoardLogger, WandbLo
 from ridgeformer.training.descent import SGD, Adam, Fresh, GradientDescent, GradientFlow, Population, Sample
 from ridgeformer.training.job import Callback, TrainingProgress
 from ridgeformer.training.paper import PaperProtocol
-from ridgeformer.training.results import History, Snapshot, Training, load_run
-from ridgeformer.training.runs import Run, Runs, load_runs
+from ridgeformer.training.results import History, Snapshot, Training
+from ridgeformer.training.runs import Run, Runs
 from ridgeformer.training.search import Search
 from ridgeformer.training.spec import Spec
 from ridgeformer.training.train import train, train_many
@@ -31,8 +31,6 @@ __all__ = [
     "Training",
     "TrainingProgress",
     "WandbLogger",
-    "load_run",
-    "load_runs",
     "train",
     "train_many",
 ]

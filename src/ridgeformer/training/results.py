@@ -263,6 +263,28 @@ class Training(Value):
         end = f"{self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s"
         return f"Training({self.spec.describe()}{actual}: {end})"
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Training:
+        """Load a finished run from its folder.
+
+        Args:
+            folder: The folder of one run, such as `Training.folder`.
+
+        Returns:
+            The `Training` that `train` returned when the run was finished.
+
+        Raises:
+            InputError: There is no finished run in the folder, or a newer version wrote it.
+            DamageError: The run is damaged.
+        """
+        (model, record), place = read_run(folder), Path(folder)
+        init = read_init(place, record["spec"])
+        try:
+            spec = parse_spec(record["spec"], init)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise _incomplete(place, error) from error
+        return training_of_record(spec, model, record, read_course(place, record), place)
+
     def record(self) -> dict[str, Any]:
         """Return what the run's folder holds besides the model, as values that JSON can hold."""
         return {
@@ -276,28 +298,6 @@ class Training(Value):
             **{name: getattr(self, name) for name in ("actual_family", "actual")},
             "price": None if self.price is None else self.price._asdict(),
         }
-
-
-def load_run(folder: str | os.PathLike[str]) -> Training:
-    """Load a finished run from its folder.
-
-    Args:
-        folder: The folder of one run, such as `Training.folder`.
-
-    Returns:
-        The `Training` that `train` returned when the run was finished.
-
-    Raises:
-        InputError: There is no finished run in the folder, or a newer version wrote it.
-        DamageError: The run is damaged.
-    """
-    model, record = read_run(folder)
-    init = read_init(Path(folder), record["spec"])
-    try:
-        spec = parse_spec(record["spec"], init)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise _incomplete(Path(folder), error) from error
-    return training_of_record(spec, model, record, read_course(Path(folder), record), Path(folder))
 
 
 def training_of_record(

@@ -4,7 +4,7 @@
 >>> from ridgeformer import Problem, train
 >>> out = tempfile.mkdtemp()
 >>> done = train(Problem(dim=2, context=4, noise="fixed(1)"), "gdpp", layers=1, sequences=500, out=out)
->>> runs = load_runs(out)
+>>> runs = Runs.load(out)
 >>> [(row["family"], row["status"], row["loss"] == done.loss) for row in runs.rows()]
 [('gdpp', 'converged', True)]
 """
@@ -15,7 +15,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from ridgeformer.evaluation.table import Table
 from ridgeformer.files import jsonable, path_of, read_json
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.problems.parts import dimensions
-from ridgeformer.training.results import Training, load_run
+from ridgeformer.training.results import Training
 from ridgeformer.training.spec import PROTOCOLS
 from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
@@ -86,7 +86,7 @@ class Run:
             return self.known
         if self.folder is None or self.record is None:
             refuse("a training is a finished run", self.status, "Train it to its end first.")
-        return load_run(self.folder)
+        return Training.load(self.folder)
 
     @property
     def name(self) -> str:
@@ -139,9 +139,10 @@ class Run:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runs(Table, Sequence[Training]):
-    """Several trainings: a table, and a sequence of the trainings themselves.
+    """Several trainings: a table, and a sequence of the trainings themselves, one for each line of the table.
 
-    Iterating gives the `Training` of every finished run; `entries` has the unfinished and damaged ones too.
+    A folder may also hold runs that are unfinished or damaged; these have lines, but no `Training`: iterate over
+    `finished` where there may be such lines.
 
     Attributes:
         entries: One `Run` for each line of the table.
@@ -161,36 +162,55 @@ class Runs(Table, Sequence[Training]):
         """
         return cls(tuple(map(Run.of, trainings)))
 
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Runs:
+        """Read the runs in the sub-folders of a folder. A loss that is below its floor is a `BelowFloorWarning`.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The runs: finished ones by problem and loss, then unfinished and damaged ones; these have a line, but no
+            `Training`.
+
+        Raises:
+            InputError: It is not the name of a folder, or it cannot be read.
+        """
+        path = path_of(folder, "runs need the name of their folder", "runs/", folder=True)
+        try:
+            entries = [read_entry(place) for place in sorted(path.iterdir()) if is_run(place)]
+        except OSError as error:
+            where = f"{shown(path, 200)} cannot be read as one ({error.strerror})"
+            raise InputError(f"runs are stored in a folder; {where}. Check the path.") from error
+        for entry in entries:
+            _check_floor(entry)
+        return cls(tuple(sorted(entries, key=_order)))
+
     @property
-    def finished(self) -> list[Run]:
-        """The lines of finished runs."""
-        return [entry for entry in self.entries if entry.record is not None]
+    def finished(self) -> Runs:
+        """The finished runs."""
+        return Runs(tuple(entry for entry in self.entries if entry.record is not None))
 
     def __len__(self) -> int:
-        return len(self.finished)
-
-    def __iter__(self) -> Iterator[Training]:
-        return (entry.training for entry in self.finished)
+        return len(self.entries)
 
     def __getitem__(self, index: Any) -> Any:
         """The training with this number, or the `Runs` of a slice."""
-        if isinstance(index, slice):
-            return Runs(tuple(self.finished[index]))
-        return self.finished[index].training
+        return Runs(self.entries[index]) if isinstance(index, slice) else self.entries[index].training
 
     def __repr__(self) -> str:
-        return f"Runs({len(self.entries)} runs, {len(self)} finished)"
+        return f"Runs({len(self)} runs, {len(self.finished)} finished)"
 
     def rows(self) -> list[dict[str, Any]]:
-        """See `Table.rows`. A run that lost against another seed by a factor has the status `local minimum`."""
+        """See `Table.rows`. The remark `local minimum` says that a run lost against another seed by a factor."""
         rows = [entry.row() for entry in self.entries]
         best: dict[Any, float] = {}
         same = [tuple(row[name] for name in ("family", "layers", "heads", "problem", "protocol")) for row in rows]
         for key, row in zip(same, rows, strict=True):
             best[key] = min(best.get(key, math.inf), row["loss"] if row["loss"] == row["loss"] else math.inf)
         for key, row in zip(same, rows, strict=True):
-            if row["status"] == "converged" and row["loss"] - 2 * row["error"] > FACTOR * best[key]:
-                row["status"] = "local minimum"
+            lost = row["status"] == "converged" and row["loss"] - 2 * row["error"] > FACTOR * best[key]
+            row["remark"] = "local minimum" if lost else ""
         return rows
 
     def plot(
@@ -222,41 +242,17 @@ class Runs(Table, Sequence[Training]):
         return draw_runs(self, path, x=x, baselines=baselines, title=title)
 
     def _title(self) -> str:
-        return f"{len(self.entries)} runs"
+        return f"{len(self)} runs"
 
     def _printed(self) -> list[Mapping[str, Any]]:
         rows = self.rows()
-        same = {"heads": 1, "exploded": 0}
+        same = {"heads": 1, "exploded": 0, "remark": ""}
         hidden = {name for name, usual in same.items() if all(row[name] == usual for row in rows)}
         hidden |= {name for name in ("problem", "protocol") if len({row[name] for row in rows}) == 1}
         return [{name: value for name, value in row.items() if name not in hidden | {"run", "error"}} for row in rows]
 
     def __str__(self) -> str:
         return super().__str__() if self.entries else "no runs"
-
-
-def load_runs(folder: str | os.PathLike[str]) -> Runs:
-    """Read the runs in the sub-folders of a folder. A loss that is below its floor is a `BelowFloorWarning`.
-
-    Args:
-        folder: A folder of runs. Sub-folders that are no runs are left out.
-
-    Returns:
-        The finished runs by problem, the best first; then the unfinished and the damaged ones by name.
-
-    Raises:
-        InputError: The folder cannot be read.
-    """
-    path = path_of(folder, "runs need the name of their folder", "runs/", folder=True)
-    try:
-        entries = [read_entry(place) for place in sorted(path.iterdir()) if is_run(place)]
-    except OSError as error:
-        raise InputError(
-            f"runs are stored in a folder; {shown(path, 200)} cannot be read as one ({error.strerror}). Check the path."
-        ) from error
-    for entry in entries:
-        _check_floor(entry)
-    return Runs(tuple(sorted(entries, key=_order)))
 
 
 def _number(value: Any) -> float:
