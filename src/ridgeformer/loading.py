@@ -7,7 +7,6 @@ LinearTransformer(full, dim=10, layers=7, heads=1)
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,12 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
 
     Args:
-        name: A file that `save` wrote; the folder of a finished run, of which `Training.load` returns all that is
-            stored; or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise
-            that it was trained on, and a seed where the best of the seeds is not meant, as in
-            `zoo:diag/7/uniform(0,5)/3`; with `d=1/` or `d=2/` in front, a small model for teaching, such as
-            `zoo:d=1/diag/3/uniform(0,2)`; with `caution=0.01/` in front, a model of a search with less caution,
-            `zoo:caution=0.01/diag/3/uniform(0,1)`; or a shipped model for every dimension, such as `zoo:universal/8`,
-            with its number of layers; or the address of the playground, a text with # and the model after it.
+        name: A file that `save` wrote; the folder of a finished run, of which `Training.load` returns the rest;
+            or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
+            was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`; what
+            is unusual is in front, as in `zoo:d=1/diag/3/uniform(0,2)` or `zoo:heads=2/diag/9/uniform(0,5)`; those for
+            every dimension have only their number of layers, `zoo:universal/8` (`ridgeformer models` lists them all);
+            or the address of the playground, a text with # and the model after it.
 
     Returns:
         The model.
@@ -61,12 +59,8 @@ def with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, dict[s
     if isinstance(name, str) and is_address(name):
         return read_address(name), {}
     path = path_of(name, NAMELESS, EXAMPLE)
-    if (single := zoo.single_file(str(name))) is not None:
-        return read_file(single)
     if str(name).startswith(zoo.PREFIX):
-        where, place = zoo.find(str(name))
-        record = where.record(*place)
-        return where.model(*place), {"spec": record.spec, "result": asdict(record)}
+        return zoo.read_model(str(name))
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
             f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import click
 
 from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers, table
-from ridgeformer.errors import InputError, refuse
-from ridgeformer.loading import with_record
+from ridgeformer.errors import refuse
 from ridgeformer.losses import rounding
+from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import as_noise
 from ridgeformer.playground import write_page
 from ridgeformer.training.job import Price
-from ridgeformer.zoo import PREFIX, Zoo, find, further_models, name_of, shipped, single_file
-from ridgeformer.zoo.explosions import explosions, nearest, prices
+from ridgeformer.zoo import PREFIX, file_of, further_models, name_of, place_of, read_model, shipped
+from ridgeformer.zoo.explosions import cells, explosions, nearest, prices
 
 
 @cli.command()
@@ -66,32 +67,34 @@ RARE = ("probability", "error", "hits", "bound", "upper")  # what is known of ex
 
 @cli.command()
 @click.argument("name", required=False)
-@click.option("--family", type=click.Choice(["gdpp", "diag", "full"]))
+@click.option("--family")
 @click.option("--layers", type=int)
 @click.option("--noise")
-@click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10")
+@click.option("--dim")
 @click.option("--nearest", is_flag=True)
 @answers()
 def models(
-    name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str, nearest: bool
+    name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str | None, nearest: bool
 ) -> Answer:
     """List the trained models that ship with the package, or describe one of them.
 
     There is a trained model for every cell of Table 1 of the paper: three families, one to seven layers, ten noise
     distributions; each is the best of five seeds. Other commands take such a model by its name, for example
     'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
-    adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
-    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. For five cells, where not exploding
-    costs more than the paper's number allows, a model of a search with less caution is named with it, as in
-    'zoo:caution=0.01/diag/3/uniform(0,1)'. Models for every dimension have names such as 'zoo:universal/8'. One for
-    every noise of the paper, such as 'zoo:channels(1,6)/8/uniform(0,5)', is nearer to the floor than those of the
-    paper's families.
+    adjusted losses, measured when the model was trained.
+
+    There are further models, which have what is unusual in front of their names: Diag and Full with eight to ten
+    layers; Diag with two heads, 'zoo:heads=2/diag/9/uniform(0,5)'; Full with scratch coordinates,
+    'zoo:scratch=4/full/9/uniform(0,5)'; small ones for teaching, 'zoo:d=1/diag/3/uniform(0,2)'; five of a search with
+    less caution, for cells where not exploding costs more than the paper's number allows,
+    'zoo:caution=0.01/diag/3/uniform(0,1)'; those nearest to the floor, 'zoo:channels(1,6)/8/uniform(0,5)'; and those
+    for every dimension, 'zoo:universal/8'.
 
     Options:
-        --family: List only models of this family.
+        --family: List only models of this family, such as 'diag' or 'channels(1,6)'.
         --layers: List only models with this number of layers.
         --noise: List only models trained on this noise, such as 'uniform(0,5)'.
-        --dim: Dimension d.
+        --dim: List only models for this dimension: 10, 1, 2, or '2..32' for those for every dimension.
         --nearest: List, for every noise of the paper, the model that is nearest to the floor.
 
     Examples:
@@ -102,27 +105,23 @@ def models(
         ridgeformer models 'diag/7/uniform(0,5)/2' --json
         ridgeformer models --dim 1
     """
+    wanted = {"family": family, "layers": layers, "noise": None if noise is None else str(as_noise(noise)), "dim": dim}
     if nearest:
-        if any(given is not None for given in (name, family, layers, noise)) or dim != "10":
+        if any(given is not None for given in (name, *wanted.values())):
             refuse("--nearest lists one model for every noise at d = 10", "a choice beside it", "Leave out the others.")
         return _nearest()
-    if name is not None and single_file(alone := PREFIX + name.removeprefix(PREFIX)):
-        model, record = with_record(alone)
-        facts = {"name": alone, "family": model.family.name, "layers": model.layers, **record}
-        return _one_by_one(facts, facts)
     if name is not None:
-        zoo, (family, layers, noise, seed) = find(name)
-        return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
-    zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
-    cells = [cell for cell in zoo.records if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
-    if not cells:
-        families, depths, noises = (list(dict.fromkeys(values)) for values in zip(*zoo.records, strict=True))
-        raise InputError(
-            f"for d = {dim} the zoo has the families {', '.join(families)}, {min(depths)} to {max(depths)} layers, and "
-            f"the noises {', '.join(noises)}; no model has what was asked for. Leave out an option, or train the model "
-            "with `ridgeformer train`."
-        )
-    return _listed([_facts(zoo, *cell) for cell in cells])
+        return _described(_facts(name))
+    everything = [_facts(one) for one in (*cells(), *further_models())]
+    known = [one["problem"] | one for one in everything]
+    asked = {key: str(value) for key, value in wanted.items() if value is not None}
+    chosen = [one for one, own in zip(everything, known, strict=True) if all(str(own[k]) == asked[k] for k in asked)]
+    if chosen:
+        return _listed(chosen)
+    values = {key: ", ".join(dict.fromkeys(str(one[key]) for one in known)) for key in asked}
+    rule = "a shipped model has " + "; ".join(f"{key} {texts}" for key, texts in values.items())
+    received = ", ".join(f"{key} {text}" for key, text in asked.items()) + ", which no model has together"
+    refuse(rule, received, "Leave out an option, or train the model with `ridgeformer train`.")
 
 
 def _nearest() -> Answer:
@@ -144,21 +143,23 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         | ({} if one["explosion_probability"] else nothing)
         for one, price in zip(facts, prices, strict=True)
     ]
-    problem, answer = facts[0]["problem"], table(rows, facts)
+    answer = table(rows, facts)
     text = (
-        f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
+        f"{answer.text}\n\n{len(rows)} models, for d = 10 and n = 20 where the name says nothing else. The ratio is "
         "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "
         "GD++ has none, because its search takes no account of explosions. "
-        f"For details: ridgeformer models '{rows[0]['name']}'. Further models: {', '.join(further_models())}."
+        f"For details: ridgeformer models '{rows[0]['name']}'."
     )
     return Answer(text, facts, rows)
 
 
 def _described(facts: dict[str, Any]) -> Answer:
     """The facts one by one, in words where they are several numbers."""
-    ratio = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
-    loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
-    words = {"loss": f"{loss}{facts['exploded']} exploded", "ratio": ratio, "floor": f"{facts['floor']:.4g}"}
+    words = {}
+    if facts["loss"] is not None:
+        loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
+        words = {"loss": f"{loss}{facts['exploded']} exploded", "floor": f"{facts['floor']:.4g}"}
+    words["ratio"] = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
     words["losses_by_seed"] = ", ".join(f"{seed}: {loss:.4g}" for seed, loss in facts["losses_by_seed"].items())
     if facts["explosion_probability"] is not None:
         least = "at least about " if facts["explosion_bound"] == "lower" else ""
@@ -168,7 +169,8 @@ def _described(facts: dict[str, Any]) -> Answer:
     if facts["price_of_caution"] is not None:
         words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
     left_out = {"error", "exploded", "sequences", *(f"explosion_{one}" for one in RARE[1:])}
-    return _one_by_one(facts, {key: words.get(key, value) for key, value in facts.items() if key not in left_out})
+    told = {key: words.get(key, value) for key, value in facts.items() if key not in left_out}
+    return _one_by_one(facts, {key: value for key, value in told.items() if value not in (None, "", {}, [])})
 
 
 def _one_by_one(facts: dict[str, Any], shown: dict[str, Any]) -> Answer:
@@ -182,36 +184,51 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
-    """Everything that is known about a model of the zoo, as plain data."""
-    cell = (family, layers, noise)
-    made, best = zoo.record(*cell, seed=seed), seed in (None, zoo.best(*cell))
-    dim, number = made.spec["dim"], made.spec["seed"]
-    name = name_of(made.spec)
-    rare, price = (explosions().get(name), prices().get(name)) if best else (None, None)
-    seeds = sorted(other for known, other in zoo.models if known == cell)
-    model = zoo.models.get((cell, number))
-    s = "s" * (model is not None and model.working_layers > 1)
-    has_floor = made.floor > rounding(dim)  # the signal, which is d in the paper
+def _facts(name: str) -> dict[str, Any]:
+    """Everything that is known about a shipped model, as plain data."""
+    zoo, name = shipped(), PREFIX + name.removeprefix(PREFIX)
+    model: LinearTransformer | None
+    seeds: dict[int, float] = {}
+    with_weights: list[int] = []
+    if file_of(name) is not None:
+        model, stored = read_model(name)
+        spec, result, best, arrays = stored["spec"], stored["result"], name, model.family.arrays
+    else:
+        family, layers, noise, seed = place_of(name)
+        made = zoo.record(family, layers, noise, seed)
+        spec, result, best = made.spec, asdict(made), name_of(made.spec)
+        name = best if seed is None else f"{best}/{seed}"
+        key = (family, layers, spec["noise"])
+        best = best if seed in (None, zoo.best(*key)) else ""
+        model, arrays = zoo.models.get((key, spec["seed"])), zoo.model(*key).family.arrays
+        seeds = {number: run.loss for number, run in sorted(zoo.records[key].items())}
+        with_weights = sorted(number for cell, number in zoo.models if cell == key)
+    rare, price = explosions().get(best), prices().get(best)
+    loss, floor, dim = result.get("loss"), result.get("floor"), spec["dim"]
+    ratio = result.get("mean_ratio")
+    if loss is not None and floor > rounding(dim):  # the signal, which is d in the paper
+        ratio = loss / floor
+    actual = None
+    if model is not None:
+        actual = f"{model.simplest_family}, {model.working_layers} layer{'s' * (model.working_layers > 1)}"
+    measured = ("exploded", "sequences", "status", "message", "seconds", "made_with")
     return {
-        "name": name if seed is None else f"{name}/{seed}",
-        "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},
-        "family": family,
-        "layers": layers,
-        "heads": made.spec["heads"],
-        "parameters": sum(int(values.size) for values in zoo.model(*cell).family.arrays.values()),
-        "seed": number,
-        **{field: getattr(made, field) for field in ("loss", "error", "floor")},
-        "ratio": made.loss / made.floor if has_floor else None,
-        "exploded": made.exploded,
-        **{f"explosion_{name}": None if rare is None else getattr(rare, name) for name in RARE},
-        "actual": None if model is None else f"{model.simplest_family}, {model.working_layers} layer{s}",
+        "name": name,
+        "problem": {key: spec[key] for key in ("dim", "context", "noise", "tasks") if key in spec},
+        **{key: spec[key] for key in ("family", "layers", "heads")},
+        "parameters": sum(int(values.size) for values in arrays.values()),
+        "seed": spec.get("seed"),
+        "loss": loss,
+        "error": result.get("error"),
+        "floor": floor,
+        "ratio": ratio,
+        **{f"explosion_{one}": None if rare is None else getattr(rare, one) for one in RARE},
+        "actual": actual,
         "price_of_caution": None if price is None else price._asdict(),
-        **{field: getattr(made, field) for field in ("sequences", "status", "message")},
-        "protocol": dict(made.spec["protocol"]),
-        "seconds": made.seconds,
-        "made_with": dict(made.made_with),
-        "losses_by_seed": {str(other): run.loss for other, run in sorted(zoo.records[cell].items())},
-        "seeds_with_weights": seeds,
-        "weights": number in seeds,
+        **{one: result.get(one) for one in measured},
+        "protocol": dict(spec.get("protocol", {})),
+        "losses_by_seed": {str(number): value for number, value in seeds.items()},
+        "seeds_with_weights": with_weights,
+        "weights": model is not None,
+        **{one: result[one] for one in ("mean_ratio", "largest_ratio", "cells") if one in result},
     }

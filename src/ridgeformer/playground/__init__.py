@@ -30,7 +30,7 @@ from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Categorical, Fixed, Uniform
 from ridgeformer.problems import Problem
-from ridgeformer.zoo import DIMS, shipped
+from ridgeformer.zoo import PREFIX, further_models, read_model, shipped
 
 __all__ = ["address", "is_address", "page", "read_address", "write_page"]
 
@@ -195,22 +195,21 @@ def write_page(path: str | os.PathLike[str]) -> Path:
 
 def _models() -> list[dict[str, Any]]:
     """The models that the page offers: those of the zoo that have omegas, the small ones for d = 1 and 2 first."""
-    first, *small = DIMS
-    return [one for dim in (*small, first) for one in _of_zoo(dim, "" if dim == first else f"d={dim}: ")]
+    small = [name for name in further_models() if name.startswith(f"{PREFIX}d=")]
+    table = [f"{PREFIX}{'/'.join(map(str, cell))}" for cell in shipped().records if cell[0] in FAMILIES]
+    return [_offer(name) for name in (*small, *table)]
 
 
-def _of_zoo(dim: int, prefix: str) -> list[dict[str, Any]]:
-    zoo = shipped(dim)
-    cells = [(cell, zoo.best(*cell)) for cell in zoo.records if cell[0] in FAMILIES]
-    return [
-        {
-            "name": prefix + "/".join(map(str, cell)),
-            "short": f"{FAMILIES[cell[0]]}, {cell[1]} layer{'s' * (cell[1] > 1)}",
-            "family": cell[0],
-            "noise": cell[2],
-            "d": zoo.records[cell][seed].spec["dim"],
-            "n": zoo.records[cell][seed].spec["context"],
-            "omega": _rows(zoo.models[cell, seed]),
-        }
-        for cell, seed in cells
-    ]
+def _offer(name: str) -> dict[str, Any]:
+    """A model as the page reads it."""
+    model, record = read_model(name)
+    family, layers = model.family.name, model.layers
+    return {
+        "name": name.removeprefix(PREFIX).replace("/", ": ", name.count("=")),
+        "short": f"{FAMILIES[family]}, {layers} layer{'s' * (layers > 1)}",
+        "family": family,
+        "noise": record["spec"]["noise"],
+        "d": record["spec"]["dim"],
+        "n": record["spec"]["context"],
+        "omega": _rows(model),
+    }

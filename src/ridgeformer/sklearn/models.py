@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from ridgeformer.noise import Noise, Uniform
 from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
 from ridgeformer.sklearn.posterior import StandardisedSums
 
-__all__ = ["FallbackWarning", "by_model", "default_noise", "place"]
+__all__ = ["FallbackWarning", "by_model", "default_noise", "shipped_model"]
 
 Array = NDArray[np.float64]
 
@@ -23,26 +24,29 @@ class FallbackWarning(UserWarning):
     """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
 
 
-def place(name: str) -> tuple[zoo.Zoo, tuple[str, int, str, int | None]]:
+def shipped_model(name: str) -> tuple[Predictor, dict[str, Any]]:
     """Find a shipped model by its name.
 
     Args:
-        name: The name, such as `diag/7/uniform(0,5)`.
+        name: The name, such as `diag/7/uniform(0,5)`; `universal` is the deepest model for every dimension.
 
     Returns:
-        The zoo that has it; and its family, layers, noise and seed.
+        The model, and the problem that it was trained on: its `noise` and its `context`, where these are one.
 
     Raises:
         InputError: There is no such model.
     """
     try:
-        return zoo.find(name)
+        whole = f"{name}/{zoo.universal_layers()[-1]}" if name == "universal" else name
+        model, record = zoo.read_model(whole)
     except InputError:
         refuse(
             "the predictor must be bayes, the name of a shipped model, or a predictor",
             repr(name),
             "Write bayes or diag/7/uniform(0,5), for example.",
         )
+    one_size = isinstance(record["spec"]["dim"], int)
+    return (model, record["spec"]) if one_size else (Universal(model), {})
 
 
 def default_noise(dim: int) -> Noise:

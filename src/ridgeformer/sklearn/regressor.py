@@ -10,14 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ridgeformer import zoo
 from ridgeformer.errors import refuse, shown
-from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.predictors import Predictor, Universal
+from ridgeformer.predictors import Predictor
 from ridgeformer.sklearn.averaging import Law
 from ridgeformer.sklearn.mixture import Tails
-from ridgeformer.sklearn.models import by_model, default_noise, place
+from ridgeformer.sklearn.models import by_model, default_noise, shipped_model
 from ridgeformer.sklearn.posterior import Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.validation import integer, number, unmasked
@@ -388,11 +386,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            if self.predictor == "universal":
-                return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
-            where, cell = place(self.predictor)
-            spec = where.record(*cell).spec
-            return where.model(*cell), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            model, problem = shipped_model(self.predictor)
+            if problem:
+                noise, context = noise or as_noise(problem["noise"]), context or int(problem["context"])
+            return model, noise, context
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", shown(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

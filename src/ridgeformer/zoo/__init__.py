@@ -1,12 +1,12 @@
 """Trained models that ship with the package.
 
-For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
-few models of one seed for teaching; and for five cells of the table where not exploding costs more than the paper's
-number allows, the best of two seeds of a search with less caution, such as `zoo:caution=0.01/diag/3/uniform(0,1)`.
-`python -m benchmarks.small` trains both. Models in files of their own come from
-`python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`; one for d = 10 and every n from
-10 to 40, `zoo:lengths/8`; and one for every noise that is nearer to the floor than the paper's families, such as
-`zoo:channels(1,6)/8/uniform(0,5)`.
+For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1 are a `Zoo`. Every further model is
+a file of its own, whose path is its name: deeper ones, `zoo:full/10/uniform(0,5)`; Diag with two heads,
+`zoo:heads=2/diag/9/uniform(0,5)`; Full with four scratch coordinates, `zoo:scratch=4/full/8/uniform(0,5)`; small ones
+for teaching, `zoo:d=1/diag/3/uniform(0,2)`; five that a search with less caution found, for cells where not exploding
+costs more than the paper's number allows, `zoo:caution=0.01/diag/3/uniform(0,1)`. `python -m benchmarks.further` trains
+these. `python -m benchmarks.discover` trains those for every dimension, `zoo:universal/8`; one for d = 10 and every n
+from 10 to 40, `zoo:lengths/8`; and those nearest to the floor, `zoo:channels(1,6)/8/uniform(0,5)`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
@@ -32,42 +32,33 @@ from typing import Any
 from ridgeformer.errors import DamageError, InputError, refuse, shown
 from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, short, write_whole
 from ridgeformer.models.family import family_named
+from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
 __all__ = [
-    "DIMS",
     "PREFIX",
     "TrainingRecord",
     "Zoo",
-    "find",
+    "file_of",
     "further_models",
     "gather",
     "name_of",
+    "place_of",
     "read",
+    "read_model",
     "record",
     "shipped",
-    "single_file",
-    "single_models",
     "universal_layers",
 ]
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
-SINGLE = ("channels(1,6)", "lengths", "universal")  # folders of models that stand alone, one in a file
 END = ".safetensors"
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
-DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
-RECKLESS = ("caution=0.01", "caution=0.003")  # how names of models of a search with less caution begin
-PARTS = {  # models by how their names begin; the first is what other names mean
-    "d=10": MODELS,
-    "d=1": MODELS / "d1",
-    "d=2": MODELS / "d2",
-    **{part: MODELS / part for part in RECKLESS},
-}
 Key = tuple[str, int, str]
 
 
@@ -196,7 +187,7 @@ class Zoo(Value):
             for place, name in enumerate(("family", "layers", "noise")):
                 known = list(dict.fromkeys(other[place] for other in self.records))
                 if cell[place] not in known:
-                    remedy = "Choose one of these, or train the model."
+                    remedy = "Choose one of these, list all models with `ridgeformer models`, or train the model."
                     refuse(f"{name} must be one of {', '.join(map(str, known))}", shown(cell[place]), remedy)
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         return cell
@@ -317,38 +308,24 @@ def _place(spec: Mapping[str, Any]) -> tuple[Key, int]:
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
 
 
-def find(name: str) -> tuple[Zoo, tuple[str, int, str, int | None]]:
-    """Return the zoo and the place in it that a name such as `zoo:diag/7/uniform(0,5)` stands for.
+@cache
+def shipped() -> Zoo:
+    """Return the models of Table 1, for d = 10 and n = 20."""
+    return read(MODELS)
 
-    Args:
-        name: The name, with or without the prefix `zoo:`. Models for another dimension than 10 have it in front, as in
-            `zoo:d=1/diag/3/uniform(0,2)`, and those of a search with less caution have that one, as in
-            `zoo:caution=0.01/diag/3/uniform(0,1)`.
 
-    Returns:
-        The zoo of this part; and the family, the number of layers, the noise as text, and the seed, or None if the
-        name has none.
+@cache
+def further_models() -> dict[str, Path]:
+    """Return the files of the shipped models that are not in Table 1, by name, such as `zoo:universal/8`."""
+    names = {
+        f"{PREFIX}{path.relative_to(MODELS).as_posix().removesuffix(END)}": path for path in MODELS.rglob(f"*/*{END}")
+    }
+    return dict(sorted(names.items()))
 
-    Raises:
-        InputError: The name does not have this form, or there is no such part. Whether the zoo has such a model is not
-            checked.
-    """
-    part, *parts = name.removeprefix(PREFIX).split("/")
-    if "=" not in part:
-        part, parts = next(iter(PARTS)), [part, *parts]
-    if len(parts) not in (3, 4) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[1], *parts[3:])):
-        raise InputError(
-            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
-            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer models`."
-        )
-    if part not in PARTS:
-        refuse(
-            f"what names of shipped models begin with must be one of {', '.join(PARTS)}",
-            shown(part),
-            "Train it with train.",
-        )
-    family, layers, noise, *seed = parts
-    return _shipped(part), (family, int(layers), noise, int(seed[0]) if seed else None)
+
+def universal_layers() -> list[int]:
+    """Return the depths of the shipped models for every dimension."""
+    return sorted(int(name.rpartition("/")[2]) for name in further_models() if name.startswith(f"{PREFIX}universal/"))
 
 
 def name_of(spec: Mapping[str, Any]) -> str:
@@ -358,83 +335,86 @@ def name_of(spec: Mapping[str, Any]) -> str:
         spec: The spec of its training, as in its record.
 
     Returns:
-        The name, without a seed.
+        The name, without a seed. What is unusual is in front.
     """
-    known = {"d": (spec["dim"], DIMS[0]), "caution": (spec["protocol"]["caution"], 1.0)}
+    scratch = spec.get("layout", {}).get("scratch", 0)
+    known = {"d": (spec["dim"], 10), "caution": (spec.get("protocol", {}).get("caution", 1.0), 1.0)}
+    known |= {"heads": (spec["heads"], 1), "scratch": (scratch, 0)}
     part = "".join(f"{name}={value:g}/" for name, (value, usual) in known.items() if value != usual)
     return f"{PREFIX}{part}{spec['family']}/{spec['layers']}/{spec['noise']}"
 
 
-def shipped(part: int | str = DIMS[0]) -> Zoo:
-    """Return a zoo of this package.
+def place_of(name: str) -> tuple[str, int, str, int | None]:
+    """Return the place of a model of Table 1, such as `zoo:diag/7/uniform(0,5)`.
 
     Args:
-        part: The dimension d of the features, or how names of its models begin, such as `caution=0.01`. Default: 10,
-            with n = 20; the models for d = 1 and d = 2 have n = 10.
+        name: The name, with or without the prefix `zoo:`.
 
     Returns:
-        The zoo.
+        The family, the number of layers, the noise as text, and the seed, or None if the name has none.
+
+    Raises:
+        InputError: The name does not have this form. Whether the zoo has such a model is not checked.
     """
-    return _shipped(part if isinstance(part, str) else f"d={part}")
+    family, *parts = name.removeprefix(PREFIX).split("/")
+    if len(parts) not in (2, 3) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[0], *parts[2:])):
+        raise InputError(
+            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
+            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer models`."
+        )
+    layers, noise, *seed = parts
+    return family, int(layers), noise, int(seed[0]) if seed else None
 
 
-def single_models() -> dict[str, Path]:
-    """Return the files of shipped models that stand alone.
-
-    Their names are such as `zoo:universal/8` and `zoo:channels(1,6)/8/categorical(1,3)`.
-
-    Returns:
-        The files by name.
-    """
-    files = {path.relative_to(MODELS).as_posix(): path for kind in SINGLE for path in (MODELS / kind).rglob("*")}
-    return {f"{PREFIX}{name.removesuffix(END)}": path for name, path in sorted(files.items()) if name.endswith(END)}
-
-
-def further_models() -> list[str]:
-    """Return the names of shipped models beside those of a dimension: with less caution, and those that stand alone."""
-    reckless = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.records]
-    return [*reckless, *single_models()]
-
-
-def universal_layers() -> list[int]:
-    """Return the depths of the shipped models for every dimension."""
-    return sorted(int(name.rpartition("/")[2]) for name in single_models() if name.startswith(f"{PREFIX}universal/"))
-
-
-def single_file(name: str) -> Path | None:
-    """Return the file of a shipped model that stands alone.
+def file_of(name: str) -> Path | None:
+    """Return the file of a shipped model that is not in Table 1.
 
     Args:
-        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`.
+        name: Such as `zoo:universal/8`, with or without the prefix; models for every dimension with or without the
+            noise, `zoo:universal/8/uniform(0,1.6)`.
 
     Returns:
         The file; None for names of other models.
 
     Raises:
-        InputError: There is no such model.
+        InputError: There is no such model, but there are others of its kind.
     """
-    kind, *rest = name.removeprefix(PREFIX).split("/")
-    if not name.startswith(PREFIX) or kind not in SINGLE:
-        return None
-    known = single_models()
-    if len(rest) == 2 and rest[1] == UNIVERSAL_NOISE:
-        name = f"{PREFIX}{kind}/{rest[0]}"
-    if name not in known and kind not in {cell[0] for cell in shipped().records}:
-        names = ", ".join(one for one in known if one.startswith(PREFIX + kind))
-        refuse(f"models of the kind {kind} are named {names}", shown(name), "Choose one of these.")
-    return known.get(name)
+    known, name = further_models(), PREFIX + name.removeprefix(PREFIX).replace(" ", "")
+    kind, *rest = name.removesuffix(f"/{UNIVERSAL_NOISE}").split("/")
+    if "/".join([kind, *rest]) in known:
+        return known["/".join([kind, *rest])]
+    in_table = kind.removeprefix(PREFIX) in {family for family, *_ in shipped().records}
+    folder = "/".join([kind, *rest[:1]]) if in_table else kind
+    if like := [one for one in known if one.startswith(f"{folder}/")]:
+        names = ", ".join(like[:9]) + f" and {len(like) - 9} more" * (len(like) > 9)
+        refuse(f"models of the kind {kind.removeprefix(PREFIX)} are named {names}", shown(name), "Choose one of these.")
+    return None
 
 
-@cache
-def _shipped(part: str) -> Zoo:
-    return read(PARTS[part])
+def read_model(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
+    """Read a shipped model and its record.
+
+    Args:
+        name: As for `load`, with or without the prefix `zoo:`.
+
+    Returns:
+        The model, and how it was made: its `spec` and its `result`.
+
+    Raises:
+        InputError: The zoo has no such model.
+    """
+    if (path := file_of(name)) is not None:
+        return read_file(path)
+    place = place_of(name)
+    record = shipped().record(*place)
+    return shipped().model(*place), {"spec": record.spec, "result": asdict(record)}
 
 
 def record(name: str) -> TrainingRecord:
-    """Return how a model of this package's zoo was made.
+    """Return how a model of Table 1 was made.
 
     Args:
-        name: As for `load`, such as `zoo:full/7/categorical(1,3)/3`; with any seed from 0 to 4 where d = 10.
+        name: As for `load`, such as `zoo:full/7/categorical(1,3)/3`; with any seed from 0 to 4.
 
     Returns:
         How it was made.
@@ -442,5 +422,4 @@ def record(name: str) -> TrainingRecord:
     Raises:
         InputError: The zoo has no such model.
     """
-    zoo, place = find(name)
-    return zoo.record(*place)
+    return shipped().record(*place_of(name))

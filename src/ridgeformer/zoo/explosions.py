@@ -23,16 +23,14 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
 from ridgeformer.files import read_json, write_whole
 from ridgeformer.losses import rounding
-from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.job import SELECT, Price
 from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
 from ridgeformer.values import Array
-from ridgeformer.zoo import MODELS, RECKLESS, find, name_of, shipped, single_models
+from ridgeformer.zoo import MODELS, further_models, name_of, read_model, shipped
 
 FILE, PRICES = "explosions.json", "prices.json"
-MEASURED = ("d=10", *RECKLESS)  # parts of the zoo
 SEQUENCES = 20_000
 SEED, SELECTION = 11, 1 << 15  # of the descents that measure prices, and of the sequences that judge them
 LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn
@@ -40,36 +38,41 @@ LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many
 
 @cache
 def explosions() -> dict[str, ExplosionProbability]:
-    """Return the probabilities of all shipped models by name, such as `zoo:diag/7/uniform(0,5)`."""
+    """Return the probabilities of shipped models for one problem by name, such as `zoo:diag/7/uniform(0,5)`.
+
+    Those of models in files of their own are in their records.
+    """
     stored = read_json(MODELS / FILE, "probabilities of explosions")
+    results = {name: read_model(name)[1]["result"] for name in further_models()}
+    stored |= {name: result["explosions"] for name, result in results.items() if "explosions" in result}
     return {name: ExplosionProbability(**numbers) for name, numbers in stored.items()}
 
 
-def measure(sequences: int = SEQUENCES) -> dict[str, ExplosionProbability]:
-    """Measure the probabilities of all shipped models.
-
-    Args:
-        sequences: How many sequences of wider laws each model is measured on. Default: 20,000. Where fewer than ten
-            effective hits show a probability above 10^-20, the model is measured again on three times as many.
-
-    Returns:
-        The probabilities by name.
-    """
-    names = [name_of(zoo.record(*cell).spec) for zoo in map(shipped, MEASURED) for cell in zoo.records]
-    return {name: measure_one(name, sequences) for name in names}
-
-
-def measure_one(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
-    """Measure the probability of one shipped model; see `measure`.
+def measure(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
+    """Measure the probability of one shipped model.
 
     Args:
         name: Its name, such as `zoo:diag/7/uniform(0,5)`.
+        sequences: How many sequences of wider laws. Default: 20,000. Where fewer than ten effective hits show a
+            probability above 10^-20, the model is measured again on three times as many.
+
+    Returns:
+        The probability.
+    """
+    return measure_one(*_asked(name), sequences)
+
+
+def measure_one(problem: Problem, model: LinearTransformer, sequences: int = SEQUENCES) -> ExplosionProbability:
+    """Measure the probability of a model that is to be shipped; see `measure`.
+
+    Args:
+        problem: The problem that it was trained on.
+        model: The model.
         sequences: How many sequences of wider laws.
 
     Returns:
         The probability.
     """
-    problem, model = _asked(name)
     rare = explosion_probability(problem, model, sequences=sequences)
     if rare.bound == "lower" and rare.probability > LIKELY:
         return explosion_probability(problem, model, sequences=MORE * sequences)
@@ -78,9 +81,13 @@ def measure_one(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
 
 def _asked(name: str) -> tuple[Problem, LinearTransformer]:
     """A shipped model and its problem."""
-    zoo, place = find(name)
-    spec = zoo.record(*place).spec
-    return Problem(spec["dim"], spec["context"], spec["noise"]), zoo.model(*place)
+    model, record = read_model(name)
+    return Problem(*(record["spec"][part] for part in ("dim", "context", "noise"))), model
+
+
+def cells() -> list[str]:
+    """Return the names of the models of Table 1."""
+    return [name_of(shipped().record(*cell).spec) for cell in shipped().records]
 
 
 def nearest() -> dict[str, dict[str, Any]]:
@@ -90,22 +97,12 @@ def nearest() -> dict[str, dict[str, Any]]:
         By noise: its `name`, its `ratio` = loss / floor when it was trained, and its explosions.
     """
     nearest: dict[str, dict[str, Any]] = {}
-
-    def consider(noise: str, name: str, ratio: float, rare: ExplosionProbability) -> None:
-        if noise not in nearest or ratio < nearest[noise]["ratio"]:
-            nearest[noise] = {"name": name, "ratio": ratio, "explosions": rare}
-
-    zoo = shipped()
-    for cell in zoo.records:
-        record = zoo.record(*cell)
-        if record.floor > rounding(record.spec["dim"]):
-            consider(cell[2], name := name_of(record.spec), record.loss / record.floor, explosions()[name])
-    for name, path in single_models().items():
-        header = read_file(path)[1]
-        noise, result = header["spec"]["noise"], header["result"]
-        if noise in nearest:
-            rare = ExplosionProbability(**result["explosions"])
-            consider(noise, name, result["loss"] / result["floor"], rare)
+    for name, rare in explosions().items():
+        record = read_model(name)[1]
+        spec, loss, floor = record["spec"], record["result"]["loss"], record["result"]["floor"]
+        usual = (spec["dim"], spec["context"]) == (10, 20) and floor > rounding(10)
+        if usual and (spec["noise"] not in nearest or loss / floor < nearest[spec["noise"]]["ratio"]):
+            nearest[spec["noise"]] = {"name": name, "ratio": loss / floor, "explosions": rare}
     return nearest
 
 
@@ -123,11 +120,7 @@ def measure_prices() -> dict[str, Price]:
     Returns:
         The prices by name.
     """
-    zoo = shipped()
-    return {
-        name: measure_price(name)
-        for name in (name_of(zoo.record(*cell).spec) for cell in zoo.records if cell[0] != "gdpp")
-    }
+    return {name: measure_price(name) for name in cells() if "gdpp" not in name}
 
 
 def measure_price(name: str, steps: int = FURTHER) -> Price:
@@ -172,7 +165,7 @@ def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
-            write_whole(MODELS / FILE, text(measure()).encode())
+            write_whole(MODELS / FILE, text({name: measure(name) for name in cells()}).encode())
         case ["prices"]:
             write_whole(MODELS / PRICES, text(measure_prices()).encode())
         case given:

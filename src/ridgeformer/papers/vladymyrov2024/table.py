@@ -29,7 +29,7 @@ from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
-from ridgeformer.zoo import PREFIX, RECKLESS, Zoo, name_of, shipped
+from ridgeformer.zoo import PREFIX, Zoo, further_models, place_of
 from ridgeformer.zoo.explosions import explosions
 
 FLOOR = "Bayes floor"
@@ -260,7 +260,8 @@ def _column(
 
 def _variants() -> dict[CellKey, str]:
     """The names of shipped models that were trained with less caution, by cell."""
-    return {CellKey(*cell): name_of(zoo.record(*cell).spec) for zoo in map(shipped, RECKLESS) for cell in zoo.records}
+    names = [name for name in further_models() if name.startswith(f"{PREFIX}caution=")]
+    return {CellKey(*place_of(name.partition("/")[2])[:3]): name for name in names}
 
 
 def _faults(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> list[str]:
