@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks import depth, dynamics, general, regressor, room, speed, sweeps, training, universal
-from benchmarks.speed import Measurement, Setup
+from benchmarks.speed import Measurement as Measurement, Setup
 from ridgeformer.errors import refuse
-
-__all__ = ["GROUPS", "Measurement", "run"]
 
 GROUPS = {
     **speed.GROUPS,

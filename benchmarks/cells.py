@@ -17,8 +17,6 @@ from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch, damped
 from ridgeformer.training.job import Units, Vector
 
-__all__ = ["UNIVERSAL", "Cell", "Objective"]
-
 Array = NDArray[np.float64]
 UNIVERSAL = Layout("mean", "ratio")  # the tokens of models for every dimension
 DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"

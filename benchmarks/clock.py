@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["best_times"]
-
 
 def best_times(
     work: Mapping[str, Callable[[], object]],

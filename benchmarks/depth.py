@@ -24,8 +24,6 @@ from ridgeformer.evaluation import compare
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 
-__all__ = ["Bound", "bound", "degree", "features", "measurements"]
-
 Array = NDArray[np.float64]
 BLOCK = 10_000
 NOISES = ("uniform(0,1)", "uniform(0,3)", "uniform(0,5)", "categorical(1,3)", "categorical(1,3,5)")

@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cells import CONTEXT, DIMS, NEAR, POWER, STRETCH, UNIVERSAL, Objective
-from benchmarks.universal import DIMS as JUDGED
-from benchmarks.universal import PROBLEM, SEEN, ratios
+from benchmarks.universal import DIMS as JUDGED, PROBLEM, SEEN, ratios
 from ridgeformer.evaluation import evaluate, explosion_probability
 from ridgeformer.loading import load
 from ridgeformer.models import LinearTransformer
@@ -36,8 +35,6 @@ from ridgeformer.models.family import Family, family_named
 from ridgeformer.models.file import save
 from ridgeformer.problems import Problem
 from ridgeformer.problems.parts import dimensions
-
-__all__ = ["descend", "grow"]
 
 Array = NDArray[np.float64]
 

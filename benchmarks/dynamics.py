@@ -18,8 +18,6 @@ from ridgeformer.models import LowRank
 from ridgeformer.problems import Problem
 from ridgeformer.training import SGD, GradientDescent, train
 
-__all__ = ["measurements"]
-
 DIM, CONTEXT, HEADS, BATCH = 4, 31, 5, 2048
 SPECTRUM = (0.4, 0.3, 0.2, 0.1)
 ROUNDS = 3

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["jax_step", "torch_moment_step", "torch_step"]
-
 
 def torch_step(kind: str, batch: int, dim: int, context: int, layers: int, threads: int) -> Callable[[], object]:
     """One step in PyTorch; raises ImportError if it is not installed."""

@@ -18,8 +18,7 @@ from ridgeformer.models.file import save
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search, Training, train_many
-from ridgeformer.zoo import END, PREFIX, TrainingRecord, name_of
-from ridgeformer.zoo import MODELS as FOLDER
+from ridgeformer.zoo import END, MODELS as FOLDER, PREFIX, TrainingRecord, name_of
 from ridgeformer.zoo.explosions import measure_one
 
 LEARNT = {"diag": range(1, 5), "gdpp": range(1, 4)}

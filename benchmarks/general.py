@@ -17,16 +17,6 @@ from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import CustomProblem, Problem, Sequences
 from ridgeformer.training import train
 
-__all__ = [
-    "LENGTHS",
-    "POOLS",
-    "UNTUNED",
-    "length_measurements",
-    "measurements",
-    "own_measurements",
-    "pool_measurements",
-]
-
 RUNS = "runs/general"
 FRESH, SEED = 100_000, 77  # sequences of the reported losses, and which
 UNTUNED = {

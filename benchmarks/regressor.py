@@ -9,8 +9,6 @@ import numpy as np
 from benchmarks.clock import best_times
 from benchmarks.speed import Measurement, Setup
 
-__all__ = ["measurements"]
-
 FITS = [
     (20, 10),
     (20, 30),

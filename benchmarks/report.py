@@ -9,8 +9,6 @@ from rich.table import Table
 
 from benchmarks.speed import Measurement
 
-__all__ = ["table"]
-
 
 def table(measurements: Sequence[Measurement], width: int) -> Table:
     """One row per measurement; the times behind a ratio are shown where there is room."""

@@ -11,8 +11,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.predictors import AdaRR, Predictor, TunedRR
 from ridgeformer.problems import Problem
 
-__all__ = ["RIVALS", "ByScore", "ConjugateGradients"]
-
 Array = NDArray[np.float64]
 
 

@@ -17,8 +17,6 @@ from ridgeformer.models import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training import train
 
-__all__ = ["LINES", "Line", "measurements"]
-
 RUNS = "runs/room"
 FRESH, SEED = 300_000, 77  # sequences of the reported losses, and which
 MANY, BLOCK = 1_000_000, 50_000  # sequences among which explosions are counted

@@ -21,8 +21,6 @@ from ridgeformer.evaluation import evaluate, floor
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Gaussian, Problem
 
-__all__ = ["GROUPS", "Measurement", "Setup", "diag_flops"]
-
 BATCH, DIM, CONTEXT, LAYERS = 2048, 10, 20, 7
 ANY = np.diag(np.arange(1.0, DIM + 1)) / 5.5  # the covariance of tasks of different sizes
 

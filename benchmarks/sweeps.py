@@ -9,8 +9,6 @@ from benchmarks.speed import Measurement, Setup
 from ridgeformer.sweeps import Grid, sweep
 from ridgeformer.training import Search
 
-__all__ = ["measurements"]
-
 
 def measurements(setup: Setup) -> list[Measurement]:
     """Seconds on one worker over seconds on two, start of the processes included; nothing where it must be quick."""

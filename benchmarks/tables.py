@@ -27,8 +27,6 @@ import numpy as np
 from examples.real_data import TABLES, tables
 from numpy.typing import NDArray
 
-__all__ = ["SOURCES", "named"]
-
 Array = NDArray[np.float64]
 Table = tuple[str, Array, Array]  # name, features [N, d], labels [N]
 LEAST_ROWS, LEAST_FEATURES, MOST_FEATURES, DIFFERENT = 40, 3, 20, 10

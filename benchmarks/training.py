@@ -14,8 +14,6 @@ from ridgeformer.losses import CAP, exploded
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search, Training, train, train_many
 
-__all__ = ["LINES", "SILENT", "Line", "measurements", "silent_measurements"]
-
 FRESH, SEED = 300_000, 77  # sequences of the reported losses, and which
 NOISES = [f"uniform(0,{top})" for top in range(8)] + ["categorical(1,3)", "categorical(1,3,5)"]
 

@@ -20,13 +20,10 @@ from ridgeformer import zoo
 from ridgeformer.evaluation import compare
 from ridgeformer.evaluation.explosions import explosion_probability
 from ridgeformer.loading import load
-from ridgeformer.losses import EXPLODES
-from ridgeformer.losses import exploded as exploded_of
+from ridgeformer.losses import EXPLODES, exploded as exploded_of
 from ridgeformer.models import LinearTransformer
 from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
-
-__all__ = ["CLOSE", "DIMS", "FAR", "SEEN", "cell", "measurements", "ratios"]
 
 Array = NDArray[np.float64]
 PROBLEM = {"noise": zoo.UNIVERSAL_NOISE, "tasks": "gaussian(signal=1)"}

@@ -16,8 +16,6 @@ import ridgeformer
 from ridgeformer import _core
 from ridgeformer.cli import cli
 
-__all__ = ["files_before_the_core"]
-
 ROOT = Path(ridgeformer.__file__).parent
 COMMAND = ["train", "--family", "diag", "--layers", "2", "--noise", "uniform(0,5)"]
 OPTIONAL = ("torch", "jax", "sklearn", "__main__", "xla")

@@ -34,6 +34,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "notebooks",  # this one and the following are in docs/extensions
+    "public",
     "terms",
     "types_linked",
 ]

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import importlib
 import inspect
 import json
 import os
@@ -25,13 +24,11 @@ DOCS = Path(__file__).parents[1]
 BOOK = DOCS / "_build" / "html"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 sys.path.insert(0, str(DOCS / "extensions"))
+from public import public_names  # noqa: E402
 from terms import terms_of  # noqa: E402
 
-PUBLIC = sorted(
-    f"ridgeformer.{page.stem}"
-    for page in (DOCS / "reference" / "api").glob("*.md")
-    if page.stem not in ("index", "top-level")
-)
+PUBLIC = public_names(DOCS / "reference" / "api" / "index.md")
+TOP = PUBLIC.pop("ridgeformer")
 
 
 class Page(HTMLParser):
@@ -124,13 +121,13 @@ def documented():
 
 def test_every_public_name_is_in_the_reference():
     names = {name for kind, entries in documented().items() if kind.startswith("py:") for name in entries}
-    for module in PUBLIC:
-        for name in getattr(importlib.import_module(module), "__all__", ()):
+    for module, listed in PUBLIC.items():
+        for name in listed:
             assert f"{module}.{name}" in names, f"{module}.{name}"
     top = (BOOK / "reference" / "api" / "top-level.html").read_text(encoding="utf-8")
     missing = [
         name
-        for name in ridgeformer.__all__
+        for name in TOP
         if not inspect.ismodule(getattr(ridgeformer, name)) and f'descname"><span class="pre">{name}<' not in top
     ]
     assert missing == []

@@ -13,58 +13,37 @@ Everything else is in named submodules: `ridgeformer.noise`, `problems`, `engine
 `training`, `sweeps`, `theory`, `explanation`, `plotting`, `export`, `zoo` and `papers`.
 """
 
-from ridgeformer import export, zoo
+from ridgeformer import export as export, zoo as zoo
 from ridgeformer._version import __version__ as __version__
-from ridgeformer.engine import Layout
-from ridgeformer.errors import InputError
-from ridgeformer.evaluation import Loss, Losses, compare, evaluate, explosion_probability, floor
-from ridgeformer.explanation import explain
-from ridgeformer.loading import load
-from ridgeformer.models import Channels, Diag, Family, Full, GDpp, LinearTransformer, save
-from ridgeformer.moments import Moments
-from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.problems import CustomProblem, Problem
-from ridgeformer.training import Runs, Training, train, train_many
-
-__all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
-    # The problem
-    "Problem",
-    "CustomProblem",
-    "Moments",
-    # Models
-    "LinearTransformer",
-    "Family",
-    "Full",
-    "Diag",
-    "Channels",
-    "GDpp",
-    "Layout",
-    # Predictors to compare with
-    "OracleRR",
-    "BayesRR",
-    "LeastSquares",
-    "ConstRR",
-    "AdaRR",
-    "TunedRR",
-    # Evaluation
-    "evaluate",
-    "compare",
-    "floor",
-    "Losses",
-    "Loss",
-    "explosion_probability",
-    # Training
-    "train",
-    "train_many",
-    # Files
-    "save",
-    "load",
-    "Runs",
-    "Training",
-    "export",
-    "zoo",
-    # Explanation
-    "explain",
-    # Errors
-    "InputError",
-]
+from ridgeformer.engine import Layout as Layout
+from ridgeformer.errors import InputError as InputError
+from ridgeformer.evaluation import (
+    Loss as Loss,
+    Losses as Losses,
+    compare as compare,
+    evaluate as evaluate,
+    explosion_probability as explosion_probability,
+    floor as floor,
+)
+from ridgeformer.explanation import explain as explain
+from ridgeformer.loading import load as load
+from ridgeformer.models import (
+    Channels as Channels,
+    Diag as Diag,
+    Family as Family,
+    Full as Full,
+    GDpp as GDpp,
+    LinearTransformer as LinearTransformer,
+    save as save,
+)
+from ridgeformer.moments import Moments as Moments
+from ridgeformer.predictors import (
+    AdaRR as AdaRR,
+    BayesRR as BayesRR,
+    ConstRR as ConstRR,
+    LeastSquares as LeastSquares,
+    OracleRR as OracleRR,
+    TunedRR as TunedRR,
+)
+from ridgeformer.problems import CustomProblem as CustomProblem, Problem as Problem
+from ridgeformer.training import Runs as Runs, Training as Training, train as train, train_many as train_many

@@ -7,17 +7,6 @@ import re
 from pathlib import PurePath
 from typing import Any, NoReturn
 
-__all__ = [
-    "DamageError",
-    "ExplosionWarning",
-    "InputError",
-    "MissingPackageError",
-    "RidgeformerError",
-    "StorageError",
-    "TrainingError",
-    "UnreachableError",
-]
-
 RECEIVED = 500  # characters of what was received that a message shows
 
 

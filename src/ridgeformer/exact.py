@@ -29,9 +29,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
-
-
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
 HOPS = 20  # moves of zeros per layer, in a row without gain, after which a model is final

@@ -18,8 +18,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
-__all__ = ["load"]
-
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.

@@ -20,9 +20,6 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import Array, Float, array, axes, integer, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["ContextSpectrum", "Moments"]
-
-
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}
 ZERO = 1e-300  # an eigenvalue of NULL times d times the largest one is rounding, and counts as this

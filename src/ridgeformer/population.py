@@ -39,8 +39,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import Array, Float
 
-__all__ = ["Minimum", "Quadratic", "check_population", "has_population"]
-
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
 FIXED = "Use a fixed sample (batch='sample(8192)' in Python, --batch 'sample(8192)' on the command line)"
 REMEDY = FIXED + ", or fresh sequences in every step (batch=512, or --batch 512)."

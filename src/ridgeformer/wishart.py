@@ -22,9 +22,6 @@ from numpy.polynomial import legendre
 
 from ridgeformer.validation import Array, integer
 
-__all__ = ["eigenvalues"]
-
-
 PANEL = 16  # Gauss-Legendre nodes per panel
 
 

@@ -4,8 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ridgeformer.engine import Choices, Law, Layout
 from support import refused

@@ -7,8 +7,7 @@ import sys
 import fuzz_cases
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ridgeformer import Problem, engine
 from ridgeformer.engine import Choices, Key, Law

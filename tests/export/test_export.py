@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from frameworks_models import Halves
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train

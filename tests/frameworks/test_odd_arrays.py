@@ -10,8 +10,7 @@ from support import refused, tame_model
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
 
-from ridgeformer import jax as in_jax  # noqa: E402
-from ridgeformer import torch as in_torch  # noqa: E402
+from ridgeformer import jax as in_jax, torch as in_torch  # noqa: E402
 
 MODEL = tame_model("full", 3, 2, 1, 8)
 DRAW = Problem(3, 8, "uniform(0,1)").moments(5)

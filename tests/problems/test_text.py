@@ -3,8 +3,7 @@
 import json
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ridgeformer import Problem
 from ridgeformer.engine import Layout

@@ -12,8 +12,7 @@ from commands import refused_line
 from own_problems import HeavyTails
 from ridgeformer import CustomProblem, InputError, Problem, Training
 from ridgeformer.problems import Dataset
-from ridgeformer.sweeps import Grid, read_grid, sweep
-from ridgeformer.sweeps import grid as grid_module
+from ridgeformer.sweeps import Grid, grid as grid_module, read_grid, sweep
 from ridgeformer.training import Runs, Search
 from support import LONGEST, each, refused, unmeasured
 

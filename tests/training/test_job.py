@@ -18,8 +18,15 @@ from ridgeformer.evaluation import Oracle, evaluate
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.population import Quadratic
-from ridgeformer.training import Callback, CSVLogger, PaperProtocol, Search, TensorBoardLogger, WandbLogger
-from ridgeformer.training import search as search_module
+from ridgeformer.training import (
+    Callback,
+    CSVLogger,
+    PaperProtocol,
+    Search,
+    TensorBoardLogger,
+    WandbLogger,
+    search as search_module,
+)
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import Job, Outcome, Step, follow
 from ridgeformer.training.search import many_starts

@@ -13,8 +13,6 @@ from ridgeformer.cli import edit, evaluate, explain, info, papers, sweep, traini
 from ridgeformer.cli.options import cli, one_line
 from ridgeformer.errors import RidgeformerError
 
-__all__ = ["main"]
-
 WIDE = 200  # the most characters of a word in a message
 
 

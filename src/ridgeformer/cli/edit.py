@@ -14,8 +14,7 @@ from ridgeformer.cli.options import FILE, PLACE, Subject, cli, reads_a_model, tr
 from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.evaluation import compare
-from ridgeformer.export import FORMATS, write
-from ridgeformer.export import export as convert
+from ridgeformer.export import FORMATS, export as convert, write
 from ridgeformer.loading import load, with_record
 from ridgeformer.models.file import save
 from ridgeformer.models.transformer import LinearTransformer

@@ -14,8 +14,7 @@ from ridgeformer import explanation
 from ridgeformer.cli.options import UNKNOWN, Subject, cli, measures_explosions, reads_a_model
 from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.evaluation.table import aligned
-from ridgeformer.explanation import Explanation
-from ridgeformer.explanation import explain as read
+from ridgeformer.explanation import Explanation, explain as read
 from ridgeformer.losses import rounding
 from ridgeformer.plotting.explanation import draw_algorithms, draw_explanation, draw_patching
 

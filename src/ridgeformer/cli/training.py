@@ -26,8 +26,7 @@ from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_p
 from ridgeformer.errors import refuse, shown
 from ridgeformer.loading import load
 from ridgeformer.models.family import known_families
-from ridgeformer.training import Training, TrainingProgress
-from ridgeformer.training import train as fit
+from ridgeformer.training import Training, TrainingProgress, train as fit
 from ridgeformer.training.descent import SCHEDULES
 from ridgeformer.training.spec import PROTOCOLS, Protocol
 

@@ -4,33 +4,19 @@ The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `basel
 losses and gradients on an accelerator where there is one, and needs JAX.
 """
 
-from ridgeformer.engine.choice import available, current, named, resolve
-from ridgeformer.engine.interface import Engine, Evaluation, Key, SampledMoments, Target
-from ridgeformer.engine.kernels import Kernel, Matrices, Mixings, Omegas
-from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
-from ridgeformer.engine.machine import default_threads, limited_threads, one_blas_thread
-from ridgeformer.engine.reference import NumpyEngine
-
-__all__ = [
-    "PAPER_LAYOUT",
-    "Choices",
-    "Engine",
-    "Evaluation",
-    "Kernel",
-    "Key",
-    "Law",
-    "Layout",
-    "Matrices",
-    "Mixings",
-    "NumpyEngine",
-    "Omegas",
-    "SampledMoments",
-    "Target",
-    "available",
-    "current",
-    "default_threads",
-    "limited_threads",
-    "named",
-    "one_blas_thread",
-    "resolve",
-]
+from ridgeformer.engine.choice import available as available, current as current, named as named, resolve as resolve
+from ridgeformer.engine.interface import (
+    Engine as Engine,
+    Evaluation as Evaluation,
+    Key as Key,
+    SampledMoments as SampledMoments,
+    Target as Target,
+)
+from ridgeformer.engine.kernels import Kernel as Kernel, Matrices as Matrices, Mixings as Mixings, Omegas as Omegas
+from ridgeformer.engine.law import PAPER_LAYOUT as PAPER_LAYOUT, Choices as Choices, Law as Law, Layout as Layout
+from ridgeformer.engine.machine import (
+    default_threads as default_threads,
+    limited_threads as limited_threads,
+    one_blas_thread as one_blas_thread,
+)
+from ridgeformer.engine.reference import NumpyEngine as NumpyEngine

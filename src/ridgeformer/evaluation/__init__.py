@@ -11,22 +11,12 @@ gives its row for one predictor, a `Loss`.
 (0.07, 0.04)
 """
 
-from ridgeformer.evaluation.comparison import compare, evaluate, floor
-from ridgeformer.evaluation.explosions import ExplosionProbability, explosion_probability
-from ridgeformer.evaluation.results import Loss, Losses
-from ridgeformer.evaluation.sequence_losses import Oracle
-from ridgeformer.evaluation.stretched import Stretched
-from ridgeformer.evaluation.table import Table
-
-__all__ = [
-    "ExplosionProbability",
-    "Loss",
-    "Losses",
-    "Oracle",
-    "Stretched",
-    "Table",
-    "compare",
-    "evaluate",
-    "explosion_probability",
-    "floor",
-]
+from ridgeformer.evaluation.comparison import compare as compare, evaluate as evaluate, floor as floor
+from ridgeformer.evaluation.explosions import (
+    ExplosionProbability as ExplosionProbability,
+    explosion_probability as explosion_probability,
+)
+from ridgeformer.evaluation.results import Loss as Loss, Losses as Losses
+from ridgeformer.evaluation.sequence_losses import Oracle as Oracle
+from ridgeformer.evaluation.stretched import Stretched as Stretched
+from ridgeformer.evaluation.table import Table as Table

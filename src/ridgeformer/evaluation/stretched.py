@@ -30,8 +30,6 @@ from ridgeformer.problems import CustomProblem, Draw, Problem
 from ridgeformer.validation import number
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["Stretched"]
-
 Array = NDArray[np.float64]
 PLAIN, COSTS = 0.2, (2.0, 6.0, 11.0, 16.0, 21.0, -6.0)  # share of plain contexts; stretches, see `tilts.factor`
 

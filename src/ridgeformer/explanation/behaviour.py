@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.explanation.readings import Readings
-from ridgeformer.losses import exploded as has_exploded
-from ridgeformer.losses import warn_below_floor, without_rounding
+from ridgeformer.losses import exploded as has_exploded, warn_below_floor, without_rounding
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
 Array = NDArray[np.float64]

@@ -26,8 +26,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
 from ridgeformer.validation import choice, integer
 
-__all__ = ["FORMATS", "Format", "export", "write"]
-
 
 class Format(NamedTuple):
     """A way to write models.

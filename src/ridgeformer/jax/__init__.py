@@ -10,6 +10,10 @@ from ridgeformer.errors import optional
 
 optional("ridgeformer.jax needs JAX", "jax")
 
-from ridgeformer.jax.model import JaxParameters, apply, from_jax, moment_loss, to_jax  # noqa: E402
-
-__all__ = ["JaxParameters", "apply", "from_jax", "moment_loss", "to_jax"]
+from ridgeformer.jax.model import (  # noqa: E402
+    JaxParameters as JaxParameters,
+    apply as apply,
+    from_jax as from_jax,
+    moment_loss as moment_loss,
+    to_jax as to_jax,
+)

@@ -7,8 +7,13 @@
 categorical(1,3)
 """
 
-from ridgeformer.noise.base import Categorical, Fixed, Noise, Uniform, as_noise, parse
-from ridgeformer.noise.frozen import Frozen
-from ridgeformer.noise.tokens import Student, Tokens
-
-__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Student", "Tokens", "Uniform", "as_noise", "parse"]
+from ridgeformer.noise.base import (
+    Categorical as Categorical,
+    Fixed as Fixed,
+    Noise as Noise,
+    Uniform as Uniform,
+    as_noise as as_noise,
+    parse as parse,
+)
+from ridgeformer.noise.frozen import Frozen as Frozen
+from ridgeformer.noise.tokens import Student as Student, Tokens as Tokens

@@ -19,35 +19,31 @@ from typing import Any
 
 from ridgeformer.errors import InputError
 from ridgeformer.files import path_of
-from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Picture, Results, agree, decide
-from ridgeformer.papers.report import markdown, page, summary
-from ridgeformer.papers.report import write_report as report_page
-from ridgeformer.papers.running import PaperOutcome, Status, Work, run_paper, status_of, stored_outcome
+from ridgeformer.papers.paper import (
+    Check as Check,
+    Erratum as Erratum,
+    Paper as Paper,
+    Part as Part,
+    Picture as Picture,
+    Results as Results,
+    agree as agree,
+    decide as decide,
+)
+from ridgeformer.papers.report import (
+    markdown as markdown,
+    page as page,
+    summary as summary,
+    write_report as report_page,
+)
+from ridgeformer.papers.running import (
+    PaperOutcome as PaperOutcome,
+    Status as Status,
+    Work as Work,
+    run_paper,
+    status_of,
+    stored_outcome,
+)
 from ridgeformer.validation import choice
-
-__all__ = [
-    "Check",
-    "Erratum",
-    "Paper",
-    "PaperOutcome",
-    "Part",
-    "Picture",
-    "Results",
-    "Status",
-    "Work",
-    "agree",
-    "catalogue",
-    "decide",
-    "find",
-    "markdown",
-    "outcomes",
-    "page",
-    "report",
-    "report_page",
-    "run",
-    "status",
-    "summary",
-]
 
 IDS = (
     "vladymyrov2024",

@@ -49,8 +49,6 @@ from ridgeformer.theory import gradient_steps
 from ridgeformer.theory.gradient_steps import power
 from ridgeformer.training import Adam, Search
 
-__all__ = ["PAPER"]
-
 Array = NDArray[np.float64]
 DIM, DEPTHS, LENGTHS = 5, (1, 2, 3, 4), tuple(range(2, 21))
 SCALES = (1.0, 1.0, 0.5, 0.25, 1.0)

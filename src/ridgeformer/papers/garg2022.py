@@ -36,8 +36,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps
 from ridgeformer.training import Search
 
-__all__ = ["PAPER"]
-
 Array = NDArray[np.float64]
 FAMILY, LAYOUT = "channels(1,2)", Layout("mean", "length")
 

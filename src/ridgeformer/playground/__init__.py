@@ -32,8 +32,6 @@ from ridgeformer.noise import Categorical, Fixed, Uniform
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import PREFIX, further_models, read_model, shipped
 
-__all__ = ["address", "is_address", "page", "read_address", "write_page"]
-
 TERMS = ("xx", "xy", "yx", "yy")
 MOST = 100_000  # characters
 MOST_DIM, MOST_CONTEXT, MOST_LAYERS, MOST_LEVELS, HIGHEST = 20, 100, 10, 12, 100  # what the page can show

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_algorithms", "draw_explanation", "draw_patching"]
-
 
 COLUMNS = 4
 SHORT = {"loads": "loads u", "idle": "no effect"}  # of jobs that have another name in titles

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_drawable", "draw_problem"]
-
 
 SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
 LARGEST = 1 << 26  # numbers in the tokens of the sequences

@@ -14,7 +14,6 @@ from ridgeformer.validation import integer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_predictions", "draw_weights"]
 
 MOST = 40  # features that are shown
 

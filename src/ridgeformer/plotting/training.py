@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_runs", "draw_training"]
-
 
 PHASES = (style.BLUE, style.SKY, style.GREEN, style.ORANGE, style.PINK, style.GREY, style.WINE, style.TEAL, style.BROWN)
 WORDS = {

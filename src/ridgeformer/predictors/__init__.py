@@ -1,35 +1,23 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
-from ridgeformer.predictors.base import Fitted, Predictor, huber, lasso, matching_pursuit
-from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.best import baselines, best_label
-from ridgeformer.predictors.gibbs import TokenBayes
-from ridgeformer.predictors.guarded import Guarded, Guarding, Universal
-from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.pools import DMMSE
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
-
-__all__ = [
-    "DMMSE",
-    "AdaRR",
-    "BayesRR",
-    "ConstRR",
-    "Fitted",
-    "Guarded",
-    "Guarding",
-    "IterativeRR",
-    "LeastSquares",
-    "OracleRR",
-    "Predictor",
-    "SparseBayes",
-    "SparseOracle",
-    "TokenBayes",
-    "TunedRR",
-    "Universal",
-    "baselines",
-    "best_label",
-    "huber",
-    "lasso",
-    "matching_pursuit",
-]
+from ridgeformer.predictors.base import (
+    Fitted as Fitted,
+    Predictor as Predictor,
+    huber as huber,
+    lasso as lasso,
+    matching_pursuit as matching_pursuit,
+)
+from ridgeformer.predictors.bayes import BayesRR as BayesRR
+from ridgeformer.predictors.best import baselines as baselines, best_label as best_label
+from ridgeformer.predictors.gibbs import TokenBayes as TokenBayes
+from ridgeformer.predictors.guarded import Guarded as Guarded, Guarding as Guarding, Universal as Universal
+from ridgeformer.predictors.iterative import IterativeRR as IterativeRR
+from ridgeformer.predictors.pools import DMMSE as DMMSE
+from ridgeformer.predictors.ridge import (
+    AdaRR as AdaRR,
+    ConstRR as ConstRR,
+    LeastSquares as LeastSquares,
+    OracleRR as OracleRR,
+    TunedRR as TunedRR,
+)
+from ridgeformer.predictors.sparse import SparseBayes as SparseBayes, SparseOracle as SparseOracle

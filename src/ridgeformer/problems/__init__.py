@@ -6,55 +6,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from ridgeformer.errors import kind_of, refuse, shown
-from ridgeformer.problems.base import BaseProblem
-from ridgeformer.problems.custom import CUSTOM, CustomProblem
-from ridgeformer.problems.dataset import Dataset
-from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.problems.base import BaseProblem as BaseProblem
+from ridgeformer.problems.custom import CUSTOM, CustomProblem as CustomProblem
+from ridgeformer.problems.dataset import Dataset as Dataset
+from ridgeformer.problems.draws import Draw as Draw, Sequences as Sequences
 from ridgeformer.problems.features import (
-    Covariance,
-    Factors,
-    Features,
-    Isotropic,
-    PowerLaw,
-    Rotated,
-    Scales,
-    Spectrum,
-    Standardised,
+    Covariance as Covariance,
+    Factors as Factors,
+    Features as Features,
+    Isotropic as Isotropic,
+    PowerLaw as PowerLaw,
+    Rotated as Rotated,
+    Scales as Scales,
+    Spectrum as Spectrum,
+    Standardised as Standardised,
 )
-from ridgeformer.problems.parts import Lengths
-from ridgeformer.problems.problem import Problem
-from ridgeformer.problems.sparse import Sparse
-from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Prior, Tasks
-from ridgeformer.problems.varying import ByDimension, VaryingDimension
-
-__all__ = [
-    "BaseProblem",
-    "ByDimension",
-    "Covariance",
-    "CustomProblem",
-    "Dataset",
-    "Draw",
-    "Factors",
-    "Features",
-    "Gaussian",
-    "Isotropic",
-    "Lengths",
-    "LowRankTasks",
-    "Mixture",
-    "Pool",
-    "PowerLaw",
-    "Prior",
-    "Problem",
-    "Rotated",
-    "Scales",
-    "Sequences",
-    "Sparse",
-    "Spectrum",
-    "Standardised",
-    "Tasks",
-    "VaryingDimension",
-    "problem_from_dict",
-]
+from ridgeformer.problems.parts import Lengths as Lengths
+from ridgeformer.problems.problem import Problem as Problem
+from ridgeformer.problems.sparse import Sparse as Sparse
+from ridgeformer.problems.tasks import (
+    Gaussian as Gaussian,
+    LowRankTasks as LowRankTasks,
+    Mixture as Mixture,
+    Pool as Pool,
+    Prior as Prior,
+    Tasks as Tasks,
+)
+from ridgeformer.problems.varying import ByDimension as ByDimension, VaryingDimension as VaryingDimension
 
 ARGUMENTS = ("dim", "context", "noise", "features", "tasks", "query")
 

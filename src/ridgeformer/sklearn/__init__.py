@@ -20,7 +20,5 @@ except ImportError as error:  # pragma: no cover (the tests have it)
         "ridgeformer.sklearn needs scikit-learn, which is not installed. Run pip install scikit-learn."
     ) from error
 
-from ridgeformer.sklearn.models import FallbackWarning
-from ridgeformer.sklearn.regressor import InContextRegressor
-
-__all__ = ["FallbackWarning", "InContextRegressor"]
+from ridgeformer.sklearn.models import FallbackWarning as FallbackWarning
+from ridgeformer.sklearn.regressor import InContextRegressor as InContextRegressor

@@ -39,8 +39,6 @@ from ridgeformer.predictors.subsets import (
 from ridgeformer.sklearn.mixture import Mixture
 from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 
-__all__ = ["Law"]
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Beta = tuple[float, float]

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FREEDOM", "Mixture", "Tails", "law_of", "student_tails"]
-
 Array = NDArray[np.float64]
 STEPS, NEGLIGIBLE = 60, 1e-9  # of quantiles; chances of nodes that do not matter to them
 FREEDOM = 4.0  # degrees of freedom of Student's t distribution of the noise

@@ -15,8 +15,6 @@ from ridgeformer.noise import Noise, Uniform
 from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
 from ridgeformer.sklearn.posterior import StandardisedSums
 
-__all__ = ["FallbackWarning", "by_model", "default_noise", "shipped_model"]
-
 Array = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from ridgeformer.moments import ContextSpectrum, Moments
 from ridgeformer.noise import Noise
 from ridgeformer.values import Value
 
-__all__ = ["StandardisedSums", "Sums"]
-
 Array = NDArray[np.float64]
 ROUNDING = 10 * np.finfo(np.float64).eps  # of its mean: a standard deviation below that is rounding
 RANK = 1e-12  # of the largest eigenvalue: what is smaller is 0 with rounding

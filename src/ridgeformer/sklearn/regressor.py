@@ -23,7 +23,6 @@ from ridgeformer.validation import integer, number, unmasked
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["InContextRegressor"]
 
 Array = NDArray[np.float64]
 LEAST_CALIBRATED = 10  # rows

@@ -12,8 +12,6 @@ from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, student_tails
 from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 from ridgeformer.values import Value
 
-__all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]
-
 Array = NDArray[np.float64]
 Solver = Callable[[Sums], tuple[StandardisedSums, tuple[Mixture, ...]]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows

@@ -1,6 +1,4 @@
 """Many runs at once: a grid, a folder to keep them, and an executor."""
 
-from ridgeformer.sweeps.execute import Failure, State, Sweep, sweep
-from ridgeformer.sweeps.grid import Grid, read_grid
-
-__all__ = ["Failure", "Grid", "State", "Sweep", "read_grid", "sweep"]
+from ridgeformer.sweeps.execute import Failure as Failure, State as State, Sweep as Sweep, sweep as sweep
+from ridgeformer.sweeps.grid import Grid as Grid, read_grid as read_grid

@@ -36,8 +36,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["best_rate", "distances", "expected_loss", "model_of", "power", "whitened"]
-
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:
     """Compute the expected unadjusted loss of gradient descent on least squares.

@@ -31,8 +31,6 @@ from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, array, axes
 
-__all__ = ["matrix_of", "model_of", "optimum", "risk"]
-
 
 def optimum(problem: Problem) -> Array:
     """Return the W of least risk on a problem.

@@ -23,9 +23,6 @@ from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
 
-__all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
-
-
 BLOCK = 2048  # contexts at a time
 
 

@@ -11,17 +11,16 @@ from ridgeformer.errors import optional
 
 optional("ridgeformer.torch needs PyTorch", "torch")
 
-from ridgeformer.torch.modules import TorchLayer, TorchModel, from_torch, to_torch  # noqa: E402
-from ridgeformer.torch.training import MomentBatch, ProblemDataset, TokenBatch, moment_loss, token_loss  # noqa: E402
-
-__all__ = [
-    "MomentBatch",
-    "ProblemDataset",
-    "TokenBatch",
-    "TorchLayer",
-    "TorchModel",
-    "from_torch",
-    "moment_loss",
-    "to_torch",
-    "token_loss",
-]
+from ridgeformer.torch.modules import (  # noqa: E402
+    TorchLayer as TorchLayer,
+    TorchModel as TorchModel,
+    from_torch as from_torch,
+    to_torch as to_torch,
+)
+from ridgeformer.torch.training import (  # noqa: E402
+    MomentBatch as MomentBatch,
+    ProblemDataset as ProblemDataset,
+    TokenBatch as TokenBatch,
+    moment_loss as moment_loss,
+    token_loss as token_loss,
+)

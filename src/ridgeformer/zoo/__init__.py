@@ -38,22 +38,6 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
-__all__ = [
-    "PREFIX",
-    "TrainingRecord",
-    "Zoo",
-    "file_of",
-    "further_models",
-    "gather",
-    "name_of",
-    "place_of",
-    "read",
-    "read_model",
-    "record",
-    "shipped",
-    "universal_layers",
-]
-
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension

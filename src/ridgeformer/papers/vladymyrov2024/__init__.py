@@ -23,8 +23,6 @@ from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, problem_of
 from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS, verify
 
-__all__ = ["PAPER"]
-
 
 def theorems(work: Work, seed: int = 0) -> list[dict[str, Any]]:
     """Check the theorems and lemmas of the paper. See `Part`."""

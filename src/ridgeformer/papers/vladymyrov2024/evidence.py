@@ -26,9 +26,7 @@ from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import Array, integer
 from ridgeformer.zoo import MODELS, PREFIX, Zoo
-from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH
-from ridgeformer.zoo.explosions import explosions as stored_explosions
-from ridgeformer.zoo.explosions import prices
+from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH, explosions as stored_explosions, prices
 
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at

@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.training.descent.averages import Average, Fresh, Population, Sample
+from ridgeformer.training.descent.averages import Average, Fresh as Fresh, Population as Population, Sample as Sample
 from ridgeformer.training.descent.steppers import ROUNDING, AdamSteps, FlowSteps, HalvingSteps, PlainSteps, Stepper
-from ridgeformer.training.descent.walk import MOST_STEPS, Descent, Stops, Walk
+from ridgeformer.training.descent.walk import MOST_STEPS, Descent as Descent, Stops, Walk
 from ridgeformer.training.job import Units
 from ridgeformer.training.spec import Spec
 from ridgeformer.validation import flag, integer, keywords, number, positive
-
-__all__ = ["SGD", "Adam", "Descent", "Fresh", "GradientDescent", "GradientFlow", "Population", "Sample"]
 
 Schedule = str | tuple[tuple[int, float], ...] | Callable[[int], float]
 SCHEDULES = ("constant", "linear", "cosine")

@@ -33,8 +33,6 @@ from ridgeformer.training.search.starts import SELECTION, SearchJob
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import choice, keywords, number
 
-__all__ = ["Search"]
-
 Array = NDArray[np.float64]
 LossesOf = Callable[[LinearTransformer], Array]
 FEW_PARAMETERS = 256  # parameters, up to which descent is by BFGS

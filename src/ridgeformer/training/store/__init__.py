@@ -43,7 +43,6 @@ from ridgeformer.training.store.files import (
     read_run,
 )
 
-__all__ = ["DamagedRunWarning", "Folder", "Journal"]
 JOURNAL_FORMAT = "ridgeformer-journal-2"
 UNREADABLE = (disk.DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ridgeformer import Moments
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
-from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
-from ridgeformer.papers.vladymyrov2024.theory import layers_needed as needed
+from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver, layers_needed as needed
 from ridgeformer.papers.vladymyrov2024.theory.second_order import sequences_with
 from support import each
 

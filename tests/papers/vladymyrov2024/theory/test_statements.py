@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from ridgeformer import ConstRR, Diag, GDpp, LinearTransformer, Moments, Problem, cli, compare
 from ridgeformer.exact import least_excess_loss

@@ -10,12 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeformer.papers.paper import listed
-from ridgeformer.papers.vladymyrov2024.claims.uniform import ALIKE, CLAIMS, SLACK, Finding, claim
+from ridgeformer.papers.vladymyrov2024.claims.uniform import ALIKE, CLAIMS as CLAIMS, SLACK, Finding, claim
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, UNIFORM, Row
 from ridgeformer.validation import Array
-
-__all__ = ["CLAIMS"]
 
 TWO, THREE = "categorical(1,3)", "categorical(1,3,5)"
 

@@ -16,7 +16,7 @@ import numpy as np
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures.losses import (
     COLOURS,
-    NEEDS,
+    NEEDS as NEEDS,
     PICTURES,
     below,
     by_family,
@@ -30,8 +30,6 @@ from ridgeformer.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["FIGURES", "NEEDS"]
 
 
 @figure("4", ("weights",))

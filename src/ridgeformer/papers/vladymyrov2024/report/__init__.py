@@ -14,8 +14,7 @@ from typing import Any
 
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.paper import Check, stated
-from ridgeformer.papers.report import svg
-from ridgeformer.papers.report import write_page as page_in
+from ridgeformer.papers.report import svg, write_page as page_in
 from ridgeformer.papers.running import PaperOutcome, facts
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
@@ -26,8 +25,6 @@ from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, TableOne
 from ridgeformer.playground import charts
 from ridgeformer.zoo.explosions import nearest as nearest_models
-
-__all__ = ["write_page"]
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
 OFTEN = 1e-7  # models that explode more often are named

@@ -23,8 +23,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.validation import choice, integer
 
-__all__ = ["STATEMENTS", "Bound", "random_model", "relative_error", "verify"]
-
 
 @dataclass(frozen=True)
 class Bound:

@@ -22,8 +22,7 @@ import numpy as np
 
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory import Bound
-from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
+from ridgeformer.papers.vladymyrov2024.theory import Bound, gdpp_solver as solver
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
 from ridgeformer.validation import Array, array
 
