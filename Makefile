@@ -147,20 +147,20 @@ $(VENV)/.playground: $(VENV)/.installed
 	$(PIP) install --no-build-isolation --editable '.[playground]'
 	@touch $@
 
-build/playground/node_modules: $(PLAYGROUND)/page/package-lock.json
+build/playground/node_modules: $(PLAYGROUND)/sources/package-lock.json
 	@command -v npm > /dev/null || { echo 'The playground needs npm (Debian: apt-get install npm).'; exit 1; }
 	mkdir -p build/playground
-	cp $(PLAYGROUND)/page/package*.json build/playground
+	cp $(PLAYGROUND)/sources/package*.json build/playground
 	cd build/playground && npm ci --silent --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 playground: $(VENV)/.playground build/playground/node_modules  ## build the page of the playground and its core
 	$(BIN)/python native/wasm.py $(PLAYGROUND)/built/core.wasm
-	node $(PLAYGROUND)/page/build.mjs build/playground $(PLAYGROUND)/built
+	node $(PLAYGROUND)/sources/build.mjs build/playground $(PLAYGROUND)/built
 
 playground-check: $(VENV)/.playground build/playground/node_modules  ## check that the built page is what its sources give
 	$(BIN)/python native/wasm.py build/playground/core.wasm
-	node $(PLAYGROUND)/page/build.mjs build/playground build/playground
+	node $(PLAYGROUND)/sources/build.mjs build/playground build/playground
 	cmp build/playground/core.wasm $(PLAYGROUND)/built/core.wasm
 	cmp build/playground/page.html $(PLAYGROUND)/built/page.html
 	cmp build/playground/plot.js $(PLAYGROUND)/built/plot.js

@@ -13,7 +13,7 @@ from pathlib import Path
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import ridgeformer
-from ridgeformer.papers.report import html
+from ridgeformer.papers.pages import html
 from ridgeformer.playground import write_page
 
 ROOT = Path(__file__).parents[1]

@@ -125,6 +125,25 @@ def test_imports_point_one_way_inside_packages_too():
             layers.done(*ready)
 
 
+def bound_names(tree):
+    """The names that a module defines or imports at its top level, with the full names of imported ones."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, None
+
+
+def test_no_name_of_a_package_hides_one_of_its_modules():
+    """Otherwise `import ridgeformer.package.name as x` gives a function. Commands are named like their modules."""
+    full = {f"ridgeformer.{name}" for name, _ in modules()}
+    for name, path in modules():
+        if path.name == "__init__.py" and not name.startswith("cli"):
+            package = f"ridgeformer.{name}".rstrip(".")
+            hidden = [bound for bound, origin in bound_names(parsed(path)) if f"{package}.{bound}" in full - {origin}]
+            assert hidden == [], name
+
+
 def test_functions_fit_on_a_screen():
     """At most 60 lines with the docstring, in the package, benchmarks, examples and tests."""
     for name, path in [*modules(), *outside("benchmarks", "examples", "tests")]:

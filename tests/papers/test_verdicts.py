@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import papers
-from ridgeformer.papers.report import svg
+from ridgeformer.papers.pages import svg
 
 # Of a paper: a check, what is replaced in its module, and by what: a wrong formula, constant or law. Where `measure`
 # follows, the paper is measured again with the mistake.

@@ -23,8 +23,8 @@ from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.search import few_starts
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
+from ridgeformer.training.session import _status
 from ridgeformer.training.spec import make_spec, parse_spec
-from ridgeformer.training.train import _status
 from support import each, slopes
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")

@@ -19,6 +19,12 @@ from typing import Any
 
 from ridgeformer.errors import InputError
 from ridgeformer.files import path_of
+from ridgeformer.papers.pages import (
+    markdown as markdown,
+    page as page,
+    summary as summary,
+    write_report as report_page,
+)
 from ridgeformer.papers.paper import (
     Check as Check,
     Erratum as Erratum,
@@ -28,12 +34,6 @@ from ridgeformer.papers.paper import (
     Results as Results,
     agree as agree,
     decide as decide,
-)
-from ridgeformer.papers.report import (
-    markdown as markdown,
-    page as page,
-    summary as summary,
-    write_report as report_page,
 )
 from ridgeformer.papers.running import (
     PaperOutcome as PaperOutcome,

@@ -19,5 +19,5 @@ from ridgeformer.training.paper import PaperProtocol as PaperProtocol
 from ridgeformer.training.results import History as History, Snapshot as Snapshot, Training as Training
 from ridgeformer.training.runs import Run as Run, Runs as Runs
 from ridgeformer.training.search import Search as Search
+from ridgeformer.training.session import train as train, train_many as train_many
 from ridgeformer.training.spec import Spec as Spec
-from ridgeformer.training.train import train as train, train_many as train_many

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.losses import EXPLODES
+from ridgeformer.papers.pages import svg, write_page as page_in
 from ridgeformer.papers.paper import Check, stated
-from ridgeformer.papers.report import svg, write_page as page_in
 from ridgeformer.papers.running import PaperOutcome, facts
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS

@@ -1,7 +1,7 @@
 // Bundles the page: node build.mjs FOLDER_WITH_NODE_MODULES OUTPUT_FOLDER
 //
 // Writes page.html, and plot.js, the library of charts, which the report of the seed paper shares. Python puts the library,
-// the core (built/core.wasm) and the models into the page: see ../page.py.
+// the core (built/core.wasm) and the models into the page: see ../__init__.py.
 
 import { readFileSync, writeFileSync, existsSync } from "node:fs";
 import { createRequire } from "node:module";
