@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ridgeformer import LeastSquares, Problem, evaluate, papers
 from ridgeformer.papers import Paper, Part, Picture, agree
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Scatter, draw_panels
 
 DIM, POINTS = 10, (2, 4, 6, 8)
 
@@ -49,7 +49,7 @@ def draw(results):
     Loss of least squares against the number of examples.
     """
     part = results["losses"]
-    shown = [Line("", POINTS, list(map(expected, POINTS))), Points("measured", POINTS, part["loss"], part["error"])]
+    shown = [Line("", POINTS, list(map(expected, POINTS))), Scatter("measured", POINTS, part["loss"], part["error"])]
     return draw_panels([Panel("least squares", "examples n", "loss", shown)])
 
 

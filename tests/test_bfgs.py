@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.bfgs import BfgsState, descend
 
 
 def rosenbrock(x):
@@ -13,10 +13,10 @@ def rosenbrock(x):
 
 
 def test_bfgs_finds_a_minimum_and_goes_on_where_it_stopped():
-    end = descend(rosenbrock, Minimum.at(np.array([-1.2, 1.0])), 200, 1e-9)
+    end = descend(rosenbrock, BfgsState.at(np.array([-1.2, 1.0])), 200, 1e-9)
     np.testing.assert_allclose(end.point, [1, 1], atol=1e-3)
     assert end.rested
-    first = descend(rosenbrock, Minimum.at(np.array([-1.2, 1.0])), 5)
+    first = descend(rosenbrock, BfgsState.at(np.array([-1.2, 1.0])), 5)
     assert not first.rested
     second = descend(rosenbrock, first, 200, 1e-9)
     np.testing.assert_allclose(second.point, [1, 1], atol=1e-3)
@@ -24,7 +24,7 @@ def test_bfgs_finds_a_minimum_and_goes_on_where_it_stopped():
 
 
 def test_bfgs_survives_where_nothing_is_finite():
-    end = descend(lambda x: (np.inf, np.zeros_like(x)), Minimum.at(np.ones(3)), 10)
+    end = descend(lambda x: (np.inf, np.zeros_like(x)), BfgsState.at(np.ones(3)), 10)
     assert not end.rested
     assert (end.point == 1).all()
 
@@ -32,7 +32,7 @@ def test_bfgs_survives_where_nothing_is_finite():
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
 def test_bfgs_takes_the_same_way_at_every_scale(scale):
     """It descends on the logarithm, whose gradient does not depend on the scale."""
-    one = descend(rosenbrock, Minimum.at(np.zeros(2)), 20)
-    other = descend(lambda x: tuple(scale * part for part in rosenbrock(x)), Minimum.at(np.zeros(2)), 20)
+    one = descend(rosenbrock, BfgsState.at(np.zeros(2)), 20)
+    other = descend(lambda x: tuple(scale * part for part in rosenbrock(x)), BfgsState.at(np.zeros(2)), 20)
     np.testing.assert_allclose(other.point, one.point, rtol=1e-6)
     assert other.value == pytest.approx(scale * one.value, rel=1e-6)

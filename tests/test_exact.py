@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import ConstRR, GDpp, InputError, LinearTransformer, Problem, evaluate
-from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.bfgs import BfgsState, descend
 from ridgeformer.exact import ExcessLoss, const_loss, exact_loss, expected_oracle_loss, least_excess_loss, least_loss
 from support import each, slopes
 
@@ -70,7 +70,7 @@ def test_gdpp_reaches_its_optimum(noise):
     for layers in (1, 2, 3):
         best = LinearTransformer(least_excess_loss(problem, layers, shallower=best), 10)
         excess, rng = ExcessLoss(problem), np.random.default_rng(9)
-        other = min(descend(excess, Minimum.at(-rng.uniform(0, 1, 2 * layers)), 300).value for _ in range(40))
+        other = min(descend(excess, BfgsState.at(-rng.uniform(0, 1, 2 * layers)), 300).value for _ in range(40))
         assert exact_loss(problem, best) <= 1.002 * (other + const_loss(problem))
 
 

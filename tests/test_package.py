@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import collections
 import doctest
 import functools
 import graphlib
@@ -142,6 +143,15 @@ def test_no_name_of_a_package_hides_one_of_its_modules():
             package = f"ridgeformer.{name}".rstrip(".")
             hidden = [bound for bound, origin in bound_names(parsed(path)) if f"{package}.{bound}" in full - {origin}]
             assert hidden == [], name
+
+
+def test_no_two_classes_have_the_same_name():
+    classes = collections.defaultdict(list)
+    for name, path in modules():
+        for node in nodes_of(path):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(name)
+    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
 
 
 def test_functions_fit_on_a_screen():

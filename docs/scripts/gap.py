@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ridgeformer import Diag, Full, LinearTransformer, Problem, Training, evaluate, train
-from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.bfgs import BfgsState, descend
 from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
 from ridgeformer.models import Registers
@@ -97,7 +97,7 @@ def projected(folder: Path) -> None:
                 value, slope = average(vector.model(at))
                 return value, vector.slope(slope)
 
-            point = descend(objective, Minimum.at(point), iterations, 1e-5).point
+            point = descend(objective, BfgsState.at(point), iterations, 1e-5).point
         before, after = evaluate(problem, model), evaluate(problem, vector.model(point))
         print(f"  diagonal part, {name}: {before.loss:.4g}, after descent {after.loss:.4g} +- {after.error:.1g}")
 

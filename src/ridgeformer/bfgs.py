@@ -15,7 +15,7 @@ BAD = 700.0  # the logarithm of a loss that is not finite
 
 
 @dataclass(frozen=True, eq=False)
-class Minimum:
+class BfgsState:
     """Where a descent has come to.
 
     Attributes:
@@ -33,7 +33,7 @@ class Minimum:
     rested: bool
 
     @classmethod
-    def at(cls, point: Array) -> Minimum:
+    def at(cls, point: Array) -> BfgsState:
         """Return a start.
 
         Args:
@@ -45,7 +45,7 @@ class Minimum:
         return cls(point, np.inf, np.eye(len(point)), 0, False)
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, Array]) -> Minimum:
+    def restored(cls, arrays: Mapping[str, Array]) -> BfgsState:
         """Return what `arrays` stored.
 
         Args:
@@ -64,15 +64,15 @@ class Minimum:
 
 
 def descend(
-    objective: Callable[[Array], tuple[float, Array]], start: Minimum, iterations: int, tolerance: float = 1e-6
-) -> Minimum:
+    objective: Callable[[Array], tuple[float, Array]], start: BfgsState, iterations: int, tolerance: float = 1e-6
+) -> BfgsState:
     """Minimise the logarithm of an objective until ten iterations gain less than a tolerance.
 
     The logarithm makes losses of 1 and of 1e-12 alike.
 
     Args:
         objective: Maps parameters [k] to the value and the gradient [k].
-        start: Where to begin: `Minimum.at(parameters)`, or the end of an earlier descent, which is then continued.
+        start: Where to begin: `BfgsState.at(parameters)`, or the end of an earlier descent, which is then continued.
         iterations: Iterations of BFGS, at most.
         tolerance: The descent ends when ten iterations gain less than this in the logarithm of the objective.
 
@@ -111,4 +111,4 @@ def descend(
     if not np.isfinite(inverse).all():
         inverse = np.eye(len(point))
     value, rested = float(np.exp(min(result.fun, BAD))), result.status != 1 and result.fun < BAD
-    return Minimum(np.asarray(result.x, np.float64), value, inverse, start.evaluations + int(result.nfev), rested)
+    return BfgsState(np.asarray(result.x, np.float64), value, inverse, start.evaluations + int(result.nfev), rested)

@@ -21,7 +21,7 @@ import itertools
 
 import numpy as np
 
-from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.bfgs import BfgsState, descend
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
@@ -198,7 +198,7 @@ def least_excess_loss(
         starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
     if start is not None:
         starts = [*starts, problem.context * start.kernel[0][:, :, 0].astype(np.float64).ravel()]
-    race = sorted((descend(objective, Minimum.at(point), 30) for point in starts), key=_value)
+    race = sorted((descend(objective, BfgsState.at(point), 30) for point in starts), key=_value)
     best = min((descend(objective, point, 300) for point in race[:6]), key=_value) if len(race) > 1 else race[0]
     if not constant:
         best = _hopped(excess, best, rng)
@@ -209,7 +209,7 @@ def least_excess_loss(
     return GDpp(p, q)
 
 
-def _hopped(excess: ExcessLoss, best: Minimum, rng: np.random.Generator) -> Minimum:
+def _hopped(excess: ExcessLoss, best: BfgsState, rng: np.random.Generator) -> BfgsState:
     """Leave local minima by moving zeros of e; for problems on which the loss of GD++ falls to 0 with its depth.
 
     The factor 1 + r s of a layer vanishes at one eigenvalue or at several, and which layer takes which part of the
@@ -224,7 +224,7 @@ def _hopped(excess: ExcessLoss, best: Minimum, rng: np.random.Generator) -> Mini
             for p in point[:layer, 0] / excess.context:
                 s *= (1 + p * s) ** 2
             point[layer, 1] = -excess.context / s
-        reached = descend(excess, Minimum.at(point.ravel()), 40)
+        reached = descend(excess, BfgsState.at(point.ravel()), 40)
         if reached.value < 1.3 * best.value:
             reached = descend(excess, reached, 300)
         if reached.value < (1 - 1e-4) * best.value:
@@ -249,7 +249,7 @@ def _check(problem: object) -> None:
         refuse("exact losses of GD++ are known for isotropic problems", received, "Use evaluate for others.")
 
 
-def _value(descent: Minimum) -> float:
+def _value(descent: BfgsState) -> float:
     return descent.value
 
 

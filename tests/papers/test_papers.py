@@ -13,7 +13,7 @@ from ridgeformer import InputError, papers
 from ridgeformer.cli import cli
 from ridgeformer.papers import Check, Paper, Part, Picture, agree
 from ridgeformer.papers.paper import agree_by_chance
-from ridgeformer.plotting.panels import Line, Map, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Map, Panel, Scatter, draw_panels
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
@@ -57,7 +57,7 @@ class Counted:
             return agree(results["first"]["mean"], truth, 0.5, "by construction")
 
         def drawn(results):
-            shown = [Line("line", [1, 2], [1.0, None]), Points("points", [1, 2], [1.0, results["second"]], [0.1, 0.1])]
+            shown = [Line("line", [1, 2], [1.0, None]), Scatter("points", [1, 2], [1.0, results["second"]], [0.1, 0.1])]
             panels = [
                 Panel("a", "x", "y", shown, log_x=True, log_y=True),
                 Panel("b", "x", "y", [Map([[0, 1]], [1, 2], [3])]),

@@ -11,7 +11,7 @@ import pytest
 
 import own_problems
 from ridgeformer import Problem, train
-from ridgeformer.bfgs import Minimum
+from ridgeformer.bfgs import BfgsState
 from ridgeformer.engine import Layout
 from ridgeformer.errors import MissingPackageError
 from ridgeformer.evaluation import Oracle, evaluate
@@ -102,8 +102,8 @@ def test_the_last_check_sees_what_the_selection_sees_on_a_problem_of_ones_own():
 
 def test_descents_that_overflow_on_more_sequences_do_not_go_on():
     """BFGS cannot leave a point whose loss is not finite: there the gradient leaves out what overflows."""
-    work = many_starts._Work(job())
-    descents = [Minimum(work.vector.pack(model), 0.1, np.eye(8), 1, True) for model in two_layers(1e200, 0.01, 0.02)]
+    work = many_starts._BfgsRace(job())
+    descents = [BfgsState(work.vector.pack(model), 0.1, np.eye(8), 1, True) for model in two_layers(1e200, 0.01, 0.02)]
     assert work.finite(descents, 2) == descents[1:]
     assert work.finite(descents, 1) == descents[1:2]
     assert work.finite(descents[:1], 2) == []

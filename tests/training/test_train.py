@@ -388,9 +388,9 @@ def test_a_descent_that_got_worse_has_not_converged(monkeypatch):
     losses = iter([3.0, 2.0, 1.0, 1.3])
 
     def piece(self, *args):
-        return few_starts._Place(args[2].state, args[2].failures, next(losses, 1.3))
+        return few_starts._Descent(args[2].state, args[2].failures, next(losses, 1.3))
 
-    monkeypatch.setattr(few_starts._Work, "_piece", piece)
+    monkeypatch.setattr(few_starts._SoapRace, "_piece", piece)
     steps = few_starts.descend_few_starts(SearchJob(make_spec(SMALL, "full", layers=1, sequences=2), effort=0.01))
     outcome = follow(steps, Job(make_spec(SMALL, "full", layers=1, sequences=2)))
     assert not outcome.converged

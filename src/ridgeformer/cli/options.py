@@ -105,7 +105,7 @@ def cli() -> None:
     """
 
 
-class Described(click.Option):
+class OptionWithDefault(click.Option):
     """An option whose help ends with a default that the code says. That code is imported when the help is shown.
 
     Args:
@@ -156,7 +156,7 @@ THREADS = click.option(
 )
 
 
-class _Place(click.Path):
+class _WritablePath(click.Path):
     """A path that can exist: what cannot be written must not be found out after hours of training."""
 
     def convert(
@@ -199,8 +199,8 @@ class _AtMost(click.types.IntParamType):
 
 COUNT = _AtMost(1 << 32)  # one seed has this many sequences
 SEED = _AtMost((1 << 63) - 1)
-PLACE = _Place(path_type=Path)
-FILE = _Place(dir_okay=False, path_type=Path)
+PLACE = _WritablePath(path_type=Path)
+FILE = _WritablePath(dir_okay=False, path_type=Path)
 
 
 def decorated(command: Command, *options: Callable[[Command], Command]) -> Command:
@@ -272,7 +272,7 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _part(name: str, default: Callable[[str], str]) -> Callable[[Command], Command]:
     """The option for one part of a problem."""
-    return click.option(f"--{name}", type=str, cls=Described, default_text=functools.partial(default, name))
+    return click.option(f"--{name}", type=str, cls=OptionWithDefault, default_text=functools.partial(default, name))
 
 
 def _default_part(name: str) -> str:

@@ -14,7 +14,7 @@ import click
 from ridgeformer.cli.options import (
     PLACE,
     Command,
-    Described,
+    OptionWithDefault,
     cli,
     decorated,
     measures_explosions,
@@ -54,7 +54,7 @@ def takes_a_protocol(flag: str, names: tuple[str, ...], settings: str) -> Callab
 
     def option(name: str) -> Callable[[Command], Command]:
         default = functools.partial(_default, names, name)
-        return click.option(f"--{name}", type=SETTINGS[name], cls=Described, default_text=default)
+        return click.option(f"--{name}", type=SETTINGS[name], cls=OptionWithDefault, default_text=default)
 
     chosen = click.option(flag, type=click.Choice(names), default=names[0])
     return lambda command: decorated(command, chosen, *map(option, settings.split()))

@@ -180,7 +180,7 @@ class Zero:
         return np.zeros((len(moments), moments.dim))
 
 
-class _Point:
+class _PointStatistics:
     """Statistics of the losses at one point: of all columns, and of the best predictor if it is to be measured."""
 
     def __init__(self, columns: Sequence[AnyPredictor], signal: float, sequences: int) -> None:
@@ -273,14 +273,14 @@ class _Comparison:
         bests = [one.best_predictor() if with_floor else None for one in self.points.problems]
         self.needs = needed([*self.columns, *(best for best in bests if best is not None)])
         lengths = self.points.prefixes or (None,)
-        self.measured, self.floors = list[_Point](), list[Any]()
+        self.measured, self.floors = list[_PointStatistics](), list[Any]()
         for problem, best in zip(self.points.problems, bests, strict=True):
             for n in lengths:
                 key = (problem, n, self.sequences, self.seed)
                 known = None if best is None else _floors.get(key, (key, best))
                 columns: list[Any] = [self._fitting(column, problem) for column in self.columns]
                 columns += [best] if isinstance(known, tuple) else []
-                self.measured.append(_Point(columns, problem.signal, self.sequences))
+                self.measured.append(_PointStatistics(columns, problem.signal, self.sequences))
                 self.floors.append(known)
 
     def run(self, progress: Progress) -> None:

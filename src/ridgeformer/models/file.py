@@ -38,7 +38,7 @@ from ridgeformer.models.transformer import LinearTransformer
 NAMELESS, EXAMPLE = "a model needs the name of a file", "model.safetensors"
 FORMAT, VERSION = "ridgeformer-model", 2
 MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever reads it builds P and Q
-Record = dict[str, Any]
+ModelRecord = dict[str, Any]
 
 
 def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapping[str, Any] | None = None) -> None:
@@ -84,7 +84,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     write_whole(target, pack(arrays, header))
 
 
-def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
+def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, ModelRecord]:
     """Read a model and the record that was saved with it.
 
     Args:
@@ -98,7 +98,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
         DamageError: The file is damaged or of another kind.
     """
     place = path_of(path, NAMELESS, EXAMPLE)
-    spec: Record = {}
+    spec: ModelRecord = {}
 
     def check(metadata: Mapping[str, str]) -> None:
         spec.update(_spec(place, metadata))
@@ -134,7 +134,7 @@ def _too_large(model: LinearTransformer) -> str:
     return f"its P has {numbers:,} numbers; a file may stand for {MOST_DENSE:,}, or for as many as it stores"
 
 
-def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
+def _model(path: Path, spec: ModelRecord, arrays: Arrays) -> LinearTransformer:
     """The model with these arrays, if its spec fits them."""
     try:
         layout = Layout(**spec.get("layout", {}))
@@ -149,7 +149,7 @@ def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     return model
 
 
-def _spec(path: Path, header: Mapping[str, str]) -> Record:
+def _spec(path: Path, header: Mapping[str, str]) -> ModelRecord:
     """The description of the model in the header, before any array is read."""
     if header.get("format") != FORMAT:
         _refuse(path, "it is a safetensors file of some other program")

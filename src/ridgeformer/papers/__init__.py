@@ -37,7 +37,7 @@ from ridgeformer.papers.paper import (
 )
 from ridgeformer.papers.running import (
     PaperOutcome as PaperOutcome,
-    Status as Status,
+    PaperStatus as PaperStatus,
     Work as Work,
     run_paper,
     status_of,
@@ -119,7 +119,7 @@ def run(
     return run_paper(chosen, quick=quick, out=folder, progress=progress, settings=settings)
 
 
-def status(out: str | Path = "papers") -> list[Status]:
+def status(out: str | Path = "papers") -> list[PaperStatus]:
     """Say of every paper how far it is in a folder.
 
     Args:

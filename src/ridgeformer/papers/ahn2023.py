@@ -42,7 +42,7 @@ from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.papers.paper import CHANCE, Check, Erratum, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Gaussian
 from ridgeformer.theory import gradient_steps
@@ -349,7 +349,7 @@ def draw(results: Results) -> list[Panel]:
             Line("gradient descent", lengths, [results["baselines"][str(n)][depth - 1] for n in lengths], 1),
             Line("preconditioned", lengths, [_preconditioned(n, depth) for n in lengths], 2),
             Line("isotropic GD++", lengths, mean(depth, "GD++"), None, True),
-            Points("trained", lengths, mean(depth, "model")),
+            Scatter("trained", lengths, mean(depth, "model")),
         ]
         shown.append(Panel(f"{depth} layer{'s' * (depth > 1)} or steps", "examples n", "loss", lines, False, True))
     both = {k: (np.divide(mean(k, "model"), mean(k, "GD++")), mean(k, "distances")) for k in depths}

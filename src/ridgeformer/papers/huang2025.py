@@ -25,7 +25,7 @@ import numpy as np
 
 from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, agree, agree_by_chance, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import GradientFlow
@@ -154,8 +154,8 @@ def draw(results: Results) -> list[Panel]:
     exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in ks]
     shown = [
         Line("exact, best rate of each k", ks, exact),
-        Points("measured", STEPS, _column(results, "loss"), _column(results, "error")),
-        Points("best rate on 10,000 contexts", STEPS, _column(results, "least"), None, 1),
+        Scatter("measured", STEPS, _column(results, "loss"), _column(results, "error")),
+        Scatter("best rate on 10,000 contexts", STEPS, _column(results, "least"), None, 1),
     ]
     return [Panel("passes of one layer", "passes k", "half squared error", shown, False, True)]
 

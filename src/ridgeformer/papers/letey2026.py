@@ -26,7 +26,7 @@ import numpy as np
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Gaussian
 from ridgeformer.theory import one_layer
@@ -146,7 +146,7 @@ def draw(results: Results) -> list[Panel]:
     error = np.array(results["shifts"]["error"])
     align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
     shown = [
-        Points(f"trained on power {power:g}", align[i].ravel().tolist(), loss[i].ravel().tolist(), None, i)
+        Scatter(f"trained on power {power:g}", align[i].ravel().tolist(), loss[i].ravel().tolist(), None, i)
         for i, power in enumerate(POWERS)
     ]
     figure.append(Panel("error against alignment", "alignment", "loss", shown, True, True))
@@ -156,7 +156,7 @@ def draw(results: Results) -> list[Panel]:
         curve = [one_layer.risk(_problem_of(_covariance(power, angle)), W) for angle in fine]
         parts = [
             Line("closed form", fine.tolist(), curve, i),
-            Points("measured", ANGLES, loss[i, i].tolist(), error[i, i].tolist(), i),
+            Scatter("measured", ANGLES, loss[i, i].tolist(), error[i, i].tolist(), i),
         ]
         figure.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
     return figure

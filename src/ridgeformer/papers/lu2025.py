@@ -28,7 +28,7 @@ import numpy as np
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Pool, Tasks
 from ridgeformer.theory import one_layer, pretraining
@@ -210,7 +210,7 @@ def draw(results: Results) -> list[Panel]:
     figure = []
     for k, name in enumerate(("new tasks", "tasks of the pool")):
         labels = [f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}" for alpha, kappa, tau, _ in SETTINGS]
-        shown = [Points(one, part["d"], list(off[i, :, k]), list(error[i, :, k]), i) for i, one in enumerate(labels)]
+        shown = [Scatter(one, part["d"], list(off[i, :, k]), list(error[i, :, k]), i) for i, one in enumerate(labels)]
         line = Line("1 / d", part["d"], [2 / d for d in part["d"]], None, True)
         figure.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", [*shown, line], True, True))
     fine = np.geomspace(0.2, 32, 60)
@@ -218,10 +218,10 @@ def draw(results: Results) -> list[Panel]:
     kappas = [row["kappa"] for row in rows]
     gaps: list[Any] = [
         Line("limit", fine.tolist(), curve, None, True),
-        Points("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
+        Scatter("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
     ]
     if (d := results["column"]["d"]) in PUBLISHED:
-        gaps.append(Points(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1))
+        gaps.append(Scatter(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1))
     figure.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
     return figure
 

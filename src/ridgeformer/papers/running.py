@@ -125,7 +125,7 @@ class PaperOutcome:
 
 
 @dataclass(frozen=True)
-class Status:
+class PaperStatus:
     """How far a paper is in a folder.
 
     Attributes:
@@ -239,7 +239,7 @@ def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
     return None
 
 
-def status_of(paper: Paper, out: Path) -> Status:
+def status_of(paper: Paper, out: Path) -> PaperStatus:
     """Say how far a paper is in a folder.
 
     Args:
@@ -252,10 +252,10 @@ def status_of(paper: Paper, out: Path) -> Status:
     outcome = stored_outcome(paper, out)
     if outcome is None:
         started = any((_folder(paper, out, quick) / OUTCOME).exists() for quick in (False, True))
-        return Status(paper.id, paper.title, "outdated" if started else "not run", None, {})
+        return PaperStatus(paper.id, paper.title, "outdated" if started else "not run", None, {})
     verdicts = Counter(str(check.verdict) for check in outcome.checks)
     state = "quick" if outcome.quick else "done"
-    return Status(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)
+    return PaperStatus(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)
 
 
 def facts() -> dict[str, Any]:

@@ -31,7 +31,7 @@ import numpy as np
 from ridgeformer.exact import least_loss
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import Search
@@ -211,7 +211,7 @@ def draw(results: Results) -> list[Panel]:
     curve = [one_layer.risk(_rescaled(d, n, scale), W) for scale in fine]
     inputs = [
         Line("one step", fine.tolist(), curve),
-        Points("trained layer", SCALES, results["one"]["loss"], results["one"]["error"]),
+        Scatter("trained layer", SCALES, results["one"]["loss"], results["one"]["error"]),
     ]
     return [
         Panel("depth", "layers or steps", "loss", shown, False, True),

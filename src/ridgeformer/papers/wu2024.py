@@ -27,7 +27,7 @@ import numpy as np
 from ridgeformer.models import LinearTransformer, Preconditioned
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree_by_chance, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
@@ -185,7 +185,7 @@ def draw(results: Results) -> list[Panel]:
         shown: list[Any] = []
         for i, n in enumerate(TRAINED):
             curve = [one_layer.risk(_problem_of(sigma, m), _trained(sigma, n, m)) for m in TESTED]
-            shown += [Line(f"n = {n}, closed form", TESTED, curve, i), Points("", TESTED, part["loss"][i], None, i)]
+            shown += [Line(f"n = {n}, closed form", TESTED, curve, i), Scatter("", TESTED, part["loss"][i], None, i)]
         shown.append(Line("ridge regression", TESTED, part["ridge"], None, True))
         figure.append(Panel(name, "examples in the test, m", "loss", shown, True, True))
     part = results["tasks"]

@@ -26,7 +26,7 @@ import numpy as np
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, listed, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.population import Quadratic
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
@@ -189,7 +189,7 @@ def draw(results: Results) -> list[Panel]:
     for colour, (name, problem) in enumerate((("symmetric", SYMMETRIC), ("skewed", SKEWED))):
         best = Quadratic.of_problem(problem).minimum().loss
         shown += [
-            Points(f"{name} tasks, trained", part["heads"], part[name], None, colour),
+            Scatter(f"{name} tasks, trained", part["heads"], part[name], None, colour),
             Line("global optimum", part["heads"], [best] * len(part["heads"]), colour, True),
         ]
     contexts = [row["contexts"] for row in rows]

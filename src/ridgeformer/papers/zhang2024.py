@@ -23,7 +23,7 @@ import numpy as np
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
@@ -155,7 +155,7 @@ def draw_shifts(results: Results) -> list[Panel]:
         part = results["shifts"][kind]
         grid = fine if kind != "context" else np.arange(5, 81) / 20
         curve = [one_layer.risk(problem, _trained(problem)) for problem in (_shifted(kind, scale) for scale in grid)]
-        shown = [Line("closed form", grid.tolist(), curve), Points("measured", SCALES, part["loss"], part["error"])]
+        shown = [Line("closed form", grid.tolist(), curve), Scatter("measured", SCALES, part["loss"], part["error"])]
         figure.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
     runs = results["flow"]["runs"]
     course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]

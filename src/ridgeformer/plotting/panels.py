@@ -71,7 +71,7 @@ class Line(Series):
 
 
 @dataclass(frozen=True)
-class Points(Series):
+class Scatter(Series):
     """Points, for numbers that were measured. See `Series`.
 
     Attributes:

@@ -36,15 +36,17 @@ from ridgeformer.predictors.subsets import (
     gaussian_evidence,
     share_evidence,
 )
-from ridgeformer.sklearn.mixture import Mixture
+from ridgeformer.sklearn.mixture import PosteriorMixture
 from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Beta = tuple[float, float]
-Moments = Callable[[Array, Array], tuple[Array, Array]]  # of weights, given weights and variances of subsets
-Solve = Callable[[Array], tuple[Array, Array, Moments]]  # log det, residual and moments, given penalties
-Scored = tuple[Array, Array, Moments]  # log p(labels, subset, node) and the variance of the noise, [M, K]; moments
+SubsetMoments = Callable[[Array, Array], tuple[Array, Array]]  # of weights, given weights and variances of subsets
+Solve = Callable[[Array], tuple[Array, Array, SubsetMoments]]  # log det, residual and moments, given penalties
+Scored = tuple[
+    Array, Array, SubsetMoments
+]  # log p(labels, subset, node) and the variance of the noise, [M, K]; moments
 EXACT = 11  # features up to which all subsets count
 NODES, ROUNDS, REACH, LOW, HIGH = 25, 12, 10.0, -24.0, 16.0  # of log v; e^-10 of the peak is nothing
 DIGITS = 9  # of sums, in a search
@@ -54,7 +56,7 @@ UNLIKELY, FAINT = 18.0, 28.0  # e^-18 of the largest term: a subset at a node is
 
 
 @dataclass(frozen=True)
-class Law:
+class RegressionPrior:
     """The prior.
 
     Attributes:
@@ -68,7 +70,7 @@ class Law:
     r2_prior: Beta
     size_prior: Beta | None
 
-    def posterior(self, sums: Sums) -> tuple[StandardisedSums, tuple[Mixture, ...]]:
+    def posterior(self, sums: Sums) -> tuple[StandardisedSums, tuple[PosteriorMixture, ...]]:
         """Compute the posterior.
 
         Args:
@@ -85,11 +87,11 @@ class Law:
 class _Label:
     """One output: its sums and its posterior."""
 
-    def __init__(self, given: StandardisedSums, k: int, law: Law) -> None:
+    def __init__(self, given: StandardisedSums, k: int, law: RegressionPrior) -> None:
         self.S, self.a, self.total, self.law = given.S, given.a[k], float(given.total[k]), law
         self.dim, self.examples, self.level = given.dim, given.examples, given.level
 
-    def posterior(self) -> Mixture:
+    def posterior(self) -> PosteriorMixture:
         """Average over subsets and nodes; one more part is for no feature."""
         members, solve = self._subsets()
         empty, freedom = -np.inf, np.inf
@@ -108,7 +110,7 @@ class _Label:
         covariances = second / node[:, None, None] - means[:, :, None] * means[:, None]
         noise, root = ((weights * part).sum(0)[kept] / node for part in (variance, np.sqrt(variance)))
         alone = (self.total + FURTHER) / max(self.examples + FURTHER - 2, 1e-9)  # the noise without features
-        return Mixture(
+        return PosteriorMixture(
             np.append(node, rest) / mass,
             np.concatenate([means, np.zeros((1, self.dim))]),
             np.concatenate([covariances, np.zeros((1, self.dim, self.dim))]),
@@ -169,13 +171,13 @@ class _Label:
             members = np.ones((1, d), bool) if every or not d else self._likely()
             listed = ListedSubsets(members, S, a, total)
 
-            def by_list(penalty: Array) -> tuple[Array, Array, Moments]:
+            def by_list(penalty: Array) -> tuple[Array, Array, SubsetMoments]:
                 return *listed.solve(penalty), lambda *weighted: listed.second_moments(penalty, *weighted)
 
             return members, by_list
         tree = _tree(d)
 
-        def by_tree(penalty: Array) -> tuple[Array, Array, Moments]:
+        def by_tree(penalty: Array) -> tuple[Array, Array, SubsetMoments]:
             count = len(penalty)
             batch = np.broadcast_to(S, (count, d, d)), np.broadcast_to(a, (count, d)), np.full(count, total)
             solved = tree.solve(*batch, penalty)

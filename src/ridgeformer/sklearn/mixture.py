@@ -60,7 +60,7 @@ def student_tails(unit: float) -> Tails:
 
 
 @dataclass(eq=False)
-class Mixture:
+class PosteriorMixture:
     """The posterior of weights and labels as a mixture over what is not known, in standardised units.
 
     Attributes:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from ridgeformer.errors import refuse, shown
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor
-from ridgeformer.sklearn.averaging import Law
+from ridgeformer.sklearn.averaging import RegressionPrior
 from ridgeformer.sklearn.mixture import Tails
 from ridgeformer.sklearn.models import by_model, default_noise, shipped_model
 from ridgeformer.sklearn.posterior import Sums
@@ -331,14 +331,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _is_student(self) -> bool:
         return isinstance(self.noise, str) and self.noise == "student"
 
-    def _law(self, noise: Noise | None = None) -> Law:
+    def _law(self, noise: Noise | None = None) -> RegressionPrior:
         """The prior that the parameters say, with a law of the noise level or without one."""
         if self._is_student() and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
             refuse("noise='student' is for the predictor bayes", shown(self.predictor), "Leave out the predictor.")
         if self.calibration not in (None, "auto", "loo"):
             refuse("calibration must be None, 'auto' or 'loo'", shown(self.calibration), "Write calibration='loo'.")
         sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
-        return Law(noise, _check_prior(self.r2_prior, "r2_prior"), sizes)
+        return RegressionPrior(noise, _check_prior(self.r2_prior, "r2_prior"), sizes)
 
     def _calibrates(self, rows: Rows) -> bool:
         """Whether intervals are calibrated where nothing else is asked for."""

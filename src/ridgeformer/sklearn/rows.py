@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, student_tails
+from ridgeformer.sklearn.mixture import FREEDOM, PosteriorMixture, Tails, student_tails
 from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
-Solver = Callable[[Sums], tuple[StandardisedSums, tuple[Mixture, ...]]]
+Solver = Callable[[Sums], tuple[StandardisedSums, tuple[PosteriorMixture, ...]]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows
 LEFT_OUT = 500  # rows at most that are left out, one after another
 MOST_LEVERAGE, MOST_RATIO = 0.9, 3.0  # of a row; of the logarithms of probabilities of parts
@@ -114,7 +114,7 @@ class Calibration(Value):
         return self.scale if np.isinf(self.freedom) else float(self.scale * np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: Mixture, output: int) -> Array:
+def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: PosteriorMixture, output: int) -> Array:
     """Compute the probability of a smaller label for training rows, each as predicted from all other rows.
 
     Leaving out a row divides its likelihood out of each part of the mixture. With the variance v of a mean and s of the

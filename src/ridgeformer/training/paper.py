@@ -14,7 +14,7 @@ import numpy as np
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.descent.steppers import TINY, State
+from ridgeformer.training.descent.steppers import TINY, DescentState
 from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import integer, keywords, positive
@@ -74,7 +74,7 @@ class PaperProtocol(Protocol):
 def _adam(job: Job, protocol: PaperProtocol) -> Steps:
     start, every = job.start(), min(max(protocol.steps // ROWS, 1), SAVED)
     vector = Vector(start, None)
-    state = State.begin(vector.pack(start), job.journal.recall(PIECE))
+    state = DescentState.begin(vector.pack(start), job.journal.recall(PIECE))
     losses: list[float] = []
     notes: list[tuple[int, float, float]] = []  # sequences, mean loss and time, noted with the next checkpoint
     while state.taken < protocol.steps:

@@ -30,7 +30,7 @@ Arrays = dict[str, NDArray[Any]]
 SHOWN = 20  # rows that are printed, at most
 
 
-class Point(NamedTuple):
+class TrainingPoint(NamedTuple):
     """A piece of work of a search or of the paper's protocol.
 
     Attributes:
@@ -155,7 +155,7 @@ class History(Value, Table):
 
 # The columns of a descent as they are stored.
 COLUMNS = tuple(field.name for field in fields(History) if field.name not in ("phase", "ratio"))
-Status = Literal["converged", "budget reached", "diverged"]
+TrainingStatus = Literal["converged", "budget reached", "diverged"]
 SHOT = "snapshots/"  # how the names of stored snapshots begin
 
 
@@ -183,10 +183,10 @@ class Training(Value):
 
     model: LinearTransformer
     spec: Spec
-    status: Status
+    status: TrainingStatus
     message: str
     result: Loss
-    points: tuple[Point, ...]
+    points: tuple[TrainingPoint, ...]
     seconds: float
     total_seconds: float
     made_with: dict[str, Any] = field(default_factory=dict)
@@ -219,7 +219,9 @@ class Training(Value):
                 [type(protocol).__name__] * len(table), dict(zip(COLUMNS, table.T, strict=True)), self.result
             )
         oracle = 0.0 if protocol.adjusted or not problem.has_known_laws else expected_oracle_loss(problem)
-        points: Arrays = {name: np.array([getattr(point, name) for point in self.points]) for name in Point._fields[1:]}
+        points: Arrays = {
+            name: np.array([getattr(point, name) for point in self.points]) for name in TrainingPoint._fields[1:]
+        }
         points |= {"step": np.arange(1, len(self.points) + 1), "adjusted_loss": points["loss"] - oracle}
         return History.of([point.phase for point in self.points], points, self.result)
 
@@ -333,7 +335,7 @@ def training_of_record(
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            points=tuple(Point(str(p), int(w), float(x), float(s)) for p, w, x, s in record["history"]),
+            points=tuple(TrainingPoint(str(p), int(w), float(x), float(s)) for p, w, x, s in record["history"]),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),

@@ -33,7 +33,7 @@ from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, ByDimension
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import AnyCallback, Callback, Job, Outcome, Parent, Step, TrainingProgress, as_callbacks
-from ridgeformer.training.results import Point, Status, Training, training_of_record
+from ridgeformer.training.results import Training, TrainingPoint, TrainingStatus, training_of_record
 from ridgeformer.training.runs import Runs
 from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
 from ridgeformer.training.store import Folder, Journal
@@ -110,7 +110,7 @@ class Session:
             status=status,
             message=message,
             result=result,
-            points=tuple(map(Point._make, journal.history)),
+            points=tuple(map(TrainingPoint._make, journal.history)),
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
@@ -159,7 +159,7 @@ class Session:
                 callback.on_step(now)
 
 
-def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[Status, str]:
+def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[TrainingStatus, str]:
     # A model may be close to 0, whose loss on a sample is not exactly that of predicting 0.
     nothing, loss = spec.problem.signal / 2, result.unadjusted
     worse = not loss < 1.1 * nothing or not np.isfinite(loss)

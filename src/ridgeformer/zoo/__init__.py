@@ -43,7 +43,7 @@ MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
 END = ".safetensors"
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
-Key = tuple[str, int, str]
+TableCell = tuple[str, int, str]
 
 
 @dataclass(unsafe_hash=False)
@@ -100,8 +100,8 @@ class Zoo(Value):
         models: The models by cell and seed: those of the best seeds, and perhaps more.
     """
 
-    records: dict[Key, dict[int, TrainingRecord]]
-    models: dict[tuple[Key, int], LinearTransformer]
+    records: dict[TableCell, dict[int, TrainingRecord]]
+    models: dict[tuple[TableCell, int], LinearTransformer]
 
     def best(self, family: str, layers: int, noise: str | Noise) -> int:
         """Return the seed of the best model of a cell.
@@ -165,7 +165,7 @@ class Zoo(Value):
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", shown(seed), "Choose one of these.")
         return runs[chosen]
 
-    def _cell(self, family: str, layers: int, noise: str | Noise) -> Key:
+    def _cell(self, family: str, layers: int, noise: str | Noise) -> TableCell:
         cell = (family, layers, str(as_noise(noise)))
         if cell not in self.records:
             for place, name in enumerate(("family", "layers", "noise")):
@@ -215,7 +215,7 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
         InputError: A run is not finished.
         DamageError: A run is damaged.
     """
-    records: dict[Key, dict[int, TrainingRecord]] = {}
+    records: dict[TableCell, dict[int, TrainingRecord]] = {}
     models = {}
     for folder in runs:
         model, run = read_run(folder)
@@ -264,11 +264,11 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
 
 
 def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
-    records: dict[Key, dict[int, TrainingRecord]] = {}
+    records: dict[TableCell, dict[int, TrainingRecord]] = {}
     for run in runs:
         cell, seed = _place(run["spec"])
         records.setdefault(cell, {})[seed] = TrainingRecord(**run)
-    parts: dict[tuple[Key, int], dict[str, Any]] = {}
+    parts: dict[tuple[TableCell, int], dict[str, Any]] = {}
     for name, value in arrays.items():
         family, layers, noise, number, parameter = name.split("/")
         parts.setdefault(((family, int(layers), noise), int(number)), {})[parameter] = value
@@ -288,7 +288,7 @@ def _checksum(runs: list[dict[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
 
 
-def _place(spec: Mapping[str, Any]) -> tuple[Key, int]:
+def _place(spec: Mapping[str, Any]) -> tuple[TableCell, int]:
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
 
 

@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # of the loss of predicting nothing: a rise of the loss that co
 
 
 @dataclass(eq=False)
-class State:
+class DescentState:
     """Where a descent is, and what was recorded on the way.
 
     Attributes:
@@ -51,7 +51,7 @@ class State:
     shots: list[Array] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, point: Array, stored: dict[str, NDArray[Any]] | None) -> State:
+    def begin(cls, point: Array, stored: dict[str, NDArray[Any]] | None) -> DescentState:
         """Return the state from which a descent goes on.
 
         Args:
@@ -88,7 +88,7 @@ class Stepper(ABC):
     clip: float | None = None
 
     @abstractmethod
-    def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+    def advance(self, state: DescentState, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """Compute the next point, and count time and clipped steps in the state.
 
         Args:
@@ -100,7 +100,7 @@ class Stepper(ABC):
             The next point, with NaN where there is none, and its loss and gradient if they are known already.
         """
 
-    def rate(self, state: State) -> float:
+    def rate(self, state: DescentState) -> float:
         """Return the learning rate of the next step; NaN where there is none.
 
         Args:
@@ -111,7 +111,7 @@ class Stepper(ABC):
         """
         return math.nan
 
-    def can_pause(self, state: State) -> bool:
+    def can_pause(self, state: DescentState) -> bool:
         """Tell whether a descent can go on from its state alone.
 
         Args:
@@ -135,11 +135,11 @@ class PlainSteps(Stepper):
     def __init__(self, rates: Array, momentum: float, clip: float | None) -> None:
         self.rates, self.momentum, self.clip = rates, momentum, clip
 
-    def rate(self, state: State) -> float:
+    def rate(self, state: DescentState) -> float:
         """See `Stepper.rate`."""
         return float(self.rates[min(state.taken, len(self.rates) - 1)]) * state.factor
 
-    def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+    def advance(self, state: DescentState, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`. A clipped step is one of plain gradient descent at a smaller rate."""
         rate, (slope, share) = self.rate(state), self._clipped(state, slope)
         state.time += math.nan if self.momentum else rate * share
@@ -147,7 +147,7 @@ class PlainSteps(Stepper):
             state.velocity = slope = self.momentum * state.velocity + slope
         return np.asarray(state.point - rate * slope), None
 
-    def _clipped(self, state: State, slope: Array) -> tuple[Array, float]:
+    def _clipped(self, state: DescentState, slope: Array) -> tuple[Array, float]:
         """The gradient with a norm that is at most the clip, and the factor that makes it so."""
         if self.clip is None or (norm := norm_of(slope)) <= self.clip:
             return slope, 1.0
@@ -168,7 +168,7 @@ class HalvingSteps(PlainSteps):
         super().__init__(rates, 0.0, None)
         self.gradient, self.tolerance = gradient, tolerance
 
-    def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+    def advance(self, state: DescentState, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`."""
         while state.factor > SMALLEST:
             point = np.asarray(state.point - self.rate(state) * slope)
@@ -194,7 +194,7 @@ class AdamSteps(PlainSteps):
         super().__init__(rates, first, clip)
         self.second = second
 
-    def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+    def advance(self, state: DescentState, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`."""
         slope, _ = self._clipped(state, slope)
         state.time = math.nan
@@ -222,11 +222,11 @@ class FlowSteps(Stepper):
         self.times, self.gradient, self.tolerance = times, gradient, tolerance
         self.leg: list[Array] = []  # points at the recorded times to come
 
-    def can_pause(self, state: State) -> bool:
+    def can_pause(self, state: DescentState) -> bool:
         """See `Stepper.can_pause`."""
         return state.taken % LEG == 0
 
-    def advance(self, state: State, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+    def advance(self, state: DescentState, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
         """See `Stepper.advance`."""
         self.leg = self.leg or self._integrated(state)
         if not self.leg:
@@ -234,7 +234,7 @@ class FlowSteps(Stepper):
         state.time = float(self.times[state.taken + 1])
         return self.leg.pop(0), None
 
-    def _integrated(self, state: State) -> list[Array]:
+    def _integrated(self, state: DescentState) -> list[Array]:
         """The points at the recorded times of a leg, as far as the flow can be followed."""
         from scipy.integrate import LSODA
 

@@ -22,7 +22,7 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.losses import largest
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
-from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, norm_of
+from ridgeformer.training.descent.steppers import DescentState, Evaluated, Stepper, norm_of
 from ridgeformer.training.job import Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.spec import Protocol, Spec
@@ -157,7 +157,7 @@ class Walk:
         self.vector = Vector(start, None)
         self.objective = self.average.objective(job, self.vector)
         self.stepper = protocol.stepper(self)
-        self.state = State.begin(self.vector.pack(start), job.journal.recall(PIECE))
+        self.state = DescentState.begin(self.vector.pack(start), job.journal.recall(PIECE))
         self.here: Evaluated | None = None  # the loss and its gradient at the point, once they are known
         self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.saved = -math.inf

@@ -170,7 +170,7 @@ FURTHER, SLOW, WIDE = 300, 0.003, 1024  # steps without caution, their largest r
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _Descent:
     """Where a descent has come to: the optimiser, the failures it knows, and the loss of its last 200 steps."""
 
     state: Soap
@@ -190,7 +190,7 @@ def descend_few_starts(job: SearchJob) -> Steps:
     Returns:
         The best model, and whether its last steps still gained much.
     """
-    work = _Work(job)
+    work = _SoapRace(job)
     starts = job.starts(4, 4)
     places = [work.begin(start) for start in starts]
     warm = RATE * np.minimum(1, np.arange(1, 401) / 20)
@@ -248,7 +248,7 @@ def descend_without_caution(
     return vector.model(descent.point)
 
 
-class _Work:
+class _SoapRace:
     """Pieces of stochastic descent, each kept in the journal."""
 
     def __init__(self, job: SearchJob) -> None:
@@ -257,20 +257,20 @@ class _Work:
         self.vector = Vector(start, job.units)
         self.dtype = job.dtype()
 
-    def begin(self, model: LinearTransformer) -> _Place:
+    def begin(self, model: LinearTransformer) -> _Descent:
         """A start."""
         soap = Soap.start(self.vector.pack(model), self.vector.matrices())
-        return _Place(soap, Failures.none(self.job.problem, self.job.layout), float("inf"))
+        return _Descent(soap, Failures.none(self.job.problem, self.job.layout), float("inf"))
 
-    def model(self, place: _Place) -> LinearTransformer:
+    def model(self, place: _Descent) -> LinearTransformer:
         """The model that a descent has come to."""
         return self.vector.model(place.state.point)
 
     def race(
-        self, name: str, begin: float, end: float, places: list[_Place], batch: int, rates: Array, most: int
-    ) -> Generator[Step, None, list[_Place]]:
+        self, name: str, begin: float, end: float, places: list[_Descent], batch: int, rates: Array, most: int
+    ) -> Generator[Step, None, list[_Descent]]:
         """Go on from every place on the same sequences, and return the best."""
-        reached: list[_Place] = []
+        reached: list[_Descent] = []
         for i, place in enumerate(places):
             piece = f"{name}/{i}"
             new = self.job.journal.recall(piece) is None
@@ -280,7 +280,7 @@ class _Work:
                 yield Step(self.model(min(reached, key=_loss)), name, fraction, reached[-1].loss)
         return sorted(reached, key=_loss)[:most]
 
-    def descend(self, starts: list[_Place], rounds: int) -> Generator[Step, None, tuple[_Place, float]]:
+    def descend(self, starts: list[_Descent], rounds: int) -> Generator[Step, None, tuple[_Descent, float]]:
         """Rounds of descent to the end, without those who fall behind; also what the last round gained."""
         job, places, gains = self.job, dict(enumerate(starts)), dict.fromkeys(range(len(starts)), 1.0)
         fractions = np.arange(rounds * ROUND) / (rounds * ROUND)
@@ -300,7 +300,7 @@ class _Work:
                         failures = job.checked(self.model(place), failures)
                         if not failures.exploded:
                             return place, gains[i]
-                    place = _Place(place.state, failures, place.loss)
+                    place = _Descent(place.state, failures, place.loss)
                 now = rates[turn * ROUND : (turn + 1) * ROUND]
                 places[i] = self._piece(names[turn][i], "descent", place, FINISH, LONG, now)
                 gains[i] = 1 - places[i].loss / place.loss
@@ -315,7 +315,7 @@ class _Work:
         best = min(places, key=lambda i: places[i].loss)
         return places[best], gains[best]
 
-    def _piece(self, name: str, phase: str, place: _Place, stream: int, batch: int, rates: Array) -> _Place:
+    def _piece(self, name: str, phase: str, place: _Descent, stream: int, batch: int, rates: Array) -> _Descent:
         """One step for each rate, from a place; the result is kept in the journal."""
         stored = self.job.journal.recall(name)
         if stored is None:
@@ -326,7 +326,7 @@ class _Work:
             stored = {**state.arrays(), **failures.arrays(), "loss": np.array([loss])}
             self.job.journal.note(phase, batch * len(rates), loss)
             self.job.journal.keep(name, stored)
-        return _Place(Soap.restored(stored), Failures.restored(stored), float(stored["loss"][0]))
+        return _Descent(Soap.restored(stored), Failures.restored(stored), float(stored["loss"][0]))
 
     def _gradient(
         self, stream: int, batch: int, failures: Failures, losses: list[float]
@@ -348,5 +348,5 @@ class _Work:
         return slope
 
 
-def _loss(place: _Place) -> float:
+def _loss(place: _Descent) -> float:
     return place.loss

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.bfgs import BfgsState, descend
 from ridgeformer.engine import Key
 from ridgeformer.training.job import RACE, Outcome, Step, Steps, Vector
 from ridgeformer.training.search.starts import Failures, SampleAverage, SearchJob
@@ -39,9 +39,9 @@ def descend_many_starts(job: SearchJob) -> Steps:
     Returns:
         The best model, and whether its last descent converged.
     """
-    work = _Work(job)
+    work = _BfgsRace(job)
     starts = [*job.starts(6, 3 * job.spec.layers), *(parent.model for parent in job.ancestors()[-1:])]
-    points = [Minimum.at(work.vector.pack(start)) for start in starts]
+    points = [BfgsState.at(work.vector.pack(start)) for start in starts]
     early = job.dtype()
     heats = yield from work.stage("heats", 0.0, 0.15, EARLY, points, 20, dtype=early)
     heats.sort(key=_value)
@@ -69,7 +69,7 @@ def descend_many_starts(job: SearchJob) -> Steps:
     return Outcome(work.vector.model(winner.point), winner.rested, message, reckless=reckless)
 
 
-class _Work:
+class _BfgsRace:
     """Stages of descents, each kept in the journal."""
 
     def __init__(self, job: SearchJob) -> None:
@@ -83,13 +83,13 @@ class _Work:
         begin: float,
         end: float,
         sequences: int,
-        starts: Sequence[Minimum],
+        starts: Sequence[BfgsState],
         iterations: int,
         failures: Failures | None = None,
         dtype: type | None = None,
-    ) -> Generator[Step, None, list[Minimum]]:
+    ) -> Generator[Step, None, list[BfgsState]]:
         """Descend from every start on the same sequences."""
-        job, reached = self.job, list[Minimum]()
+        job, reached = self.job, list[BfgsState]()
         sequences = job.sized(sequences)
         objective = self._objective(sequences, failures, dtype or self.dtype)
         tolerance = 1e-5 if failures is None else 1e-4  # what remains is smaller than the error of the sequences
@@ -100,13 +100,13 @@ class _Work:
                 stored = minimum.arrays()
                 job.journal.note(name, sequences * (minimum.evaluations - start.evaluations), minimum.value)
                 job.journal.keep(f"{name}/{i}", stored)
-            reached.append(Minimum.restored(stored))
+            reached.append(BfgsState.restored(stored))
             if new:
                 best = self.vector.model(min(reached, key=_value).point)
                 yield Step(best, name, begin + (end - begin) * (i + 1) / len(starts), reached[-1].value)
         return reached
 
-    def finite(self, descents: Sequence[Minimum], most: int) -> list[Minimum]:
+    def finite(self, descents: Sequence[BfgsState], most: int) -> list[BfgsState]:
         """The first descents whose loss is finite on the sequences of the final two: BFGS cannot leave others."""
         objective = self._objective(self.job.sized(WIDE), None, self.dtype)
         return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
@@ -124,13 +124,13 @@ class _Work:
         return value
 
 
-def _value(descent: Minimum) -> float:
+def _value(descent: BfgsState) -> float:
     return descent.value
 
 
-def _distinct(descents: Sequence[Minimum], most: int) -> list[Minimum]:
+def _distinct(descents: Sequence[BfgsState], most: int) -> list[BfgsState]:
     """The best of them, one for each minimum: equal losses mean the same place."""
-    chosen: list[Minimum] = []
+    chosen: list[BfgsState] = []
     for descent in sorted(descents, key=_value):
         if all(abs(descent.value - other.value) > 2e-3 * other.value for other in chosen):
             chosen.append(descent)

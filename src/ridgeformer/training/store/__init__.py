@@ -35,7 +35,7 @@ from ridgeformer.training.store.files import (
     SPEC,
     Arrays,
     Course,
-    Record,
+    RunRecord,
     checksum,
     has_record,
     is_finished,
@@ -228,7 +228,7 @@ class Folder:
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
         disk.make_folder(self.path, "runs")
 
-    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record, Course] | None:
+    def find(self, name: str, spec: RunRecord) -> tuple[LinearTransformer, RunRecord, Course] | None:
         """Return a finished run. A damaged one is set aside, with a warning, and counts as missing.
 
         Args:
@@ -258,7 +258,7 @@ class Folder:
         return model, record, course
 
     def journal(
-        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
+        self, name: str, spec: RunRecord, writer: Mapping[str, Any], init: LinearTransformer | None = None
     ) -> Journal:
         """Return what an unfinished run has done so far.
 
@@ -282,7 +282,7 @@ class Folder:
         return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
     def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Course | None = None
+        self, name: str, model: LinearTransformer, record: RunRecord, journal: Journal, course: Course | None = None
     ) -> None:
         """Keep a finished run, unless another process has finished it meanwhile.
 
@@ -309,7 +309,7 @@ class Folder:
         journal.remove()
 
     @staticmethod
-    def _check_spec(folder: Path, spec: Record) -> None:
+    def _check_spec(folder: Path, spec: RunRecord) -> None:
         """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
         known, text = folder / SPEC, json.dumps(spec, indent=2).encode()
         if known.exists() and not _holds(known, text):
@@ -331,5 +331,5 @@ def _warn(message: str) -> None:
     warnings.warn(message, DamagedRunWarning, stacklevel=6)
 
 
-def _difference(stored: Record, asked: Record) -> str:
+def _difference(stored: RunRecord, asked: RunRecord) -> str:
     return "other " + ", ".join(sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key)))

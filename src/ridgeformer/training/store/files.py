@@ -21,7 +21,7 @@ from ridgeformer.files import DamagedFile, digest, path_of, read_json, read_tens
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
 
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 Course = Mapping[str, NDArray[Any]]
 FORMAT, VERSION = "ridgeformer-run", 2
@@ -30,7 +30,7 @@ JOURNAL, COURSE, INIT = "journal.safetensors", "course.safetensors", "init.safet
 AGAIN = "Move its folder away and train it again."
 
 
-def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
+def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, RunRecord]:
     """Read the model and the record of a finished run.
 
     Args:
@@ -54,7 +54,7 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     return model, record
 
 
-def read_course(folder: Path, record: Record) -> Course:
+def read_course(folder: Path, record: RunRecord) -> Course:
     """Read what a descent recorded: its table, and the parameters of its snapshots.
 
     Args:
@@ -82,7 +82,7 @@ def read_course(folder: Path, record: Record) -> Course:
     return arrays
 
 
-def read_init(folder: Path, spec: Record) -> LinearTransformer | None:
+def read_init(folder: Path, spec: RunRecord) -> LinearTransformer | None:
     """Read the model that a run started from.
 
     Args:
@@ -106,7 +106,7 @@ def read_init(folder: Path, spec: Record) -> LinearTransformer | None:
     return model
 
 
-def read_record(folder: str | os.PathLike[str]) -> Record:
+def read_record(folder: str | os.PathLike[str]) -> RunRecord:
     """Read the record of a finished run.
 
     Args:
