@@ -18,13 +18,9 @@ $(BIN)/python:
 	$(PIP) install 'scikit-build-core>=0.10' 'nanobind>=2.4' 'hatch-fancy-pypi-readme>=24.1' 'cmake>=3.18' ninja
 
 $(VENV)/.installed: $(BIN)/python $(NATIVE)
-	$(PIP) install --no-build-isolation --editable '.[dev]'
+	$(PIP) install --no-build-isolation --editable . --group dev
 	@$(BIN)/python -c 'import ridgeformer._core' 2>/dev/null || { rm -rf build; \
 	  echo 'The native core was not built: this needs a C++17 compiler (g++ or clang++). See `$(BIN)/pip install -v .`'; exit 1; }
-	@touch $@
-
-$(VENV)/.bench: $(VENV)/.installed
-	$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
 install: $(VENV)/.installed  ## create .venv and build the native core
@@ -95,7 +91,7 @@ test-numpy: $(BIN)/python  ## run a fast part of the tests in an installation wi
 	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
 	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto --dist worksteal -m 'not long' $(NUMPY_TESTS)
 
-bench: $(VENV)/.bench  ## measure the speed, compared with PyTorch and JAX (installs both)
+bench: $(VENV)/.integration  ## measure the speed, compared with PyTorch and JAX (installs both)
 	$(BIN)/python -m benchmarks --out benchmarks/latest.json
 
 bench-training: install  ## measure the loss and time of training, seeds 0 to 4; half an hour
@@ -110,17 +106,17 @@ lint: install  ## run ruff (lint and format) and mypy
 	$(BIN)/mypy
 
 $(VENV)/.integration: $(VENV)/.installed
-	$(PIP) install --no-build-isolation --editable '.[integration]'
+	$(PIP) install --group integration
 	@touch $@
 
 integration: $(VENV)/.integration  ## install PyTorch and JAX, without which `make test` skips some tests
 
 $(VENV)/.project: $(VENV)/.installed
-	$(PIP) install --no-build-isolation --editable '.[project]'
+	$(PIP) install --group project
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(PIP) install --no-build-isolation --editable '.[docs]'
+	$(PIP) install --group docs
 	@touch $@
 
 # The one part of the book that is no Python package: MathJax in a single file, so that formulas need no network.
@@ -144,7 +140,7 @@ prose: install  ## check the language of README, book, docstrings and help texts
 PLAYGROUND := src/ridgeformer/playground
 
 $(VENV)/.playground: $(VENV)/.installed
-	$(PIP) install --no-build-isolation --editable '.[playground]'
+	$(PIP) install --group playground
 	@touch $@
 
 build/playground/node_modules: $(PLAYGROUND)/sources/package-lock.json
@@ -167,7 +163,8 @@ playground-check: $(VENV)/.playground build/playground/node_modules  ## check th
 
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
-lint-project: $(VENV)/.project  ## check the files around the package: workflows, Dependabot, issue forms, citation
+lint-project: $(VENV)/.project  ## check the files around the package: workflows, Dependabot, issue forms, citation, the hosting of the book
+	$(SCHEMA) vendor.readthedocs .readthedocs.yaml
 	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
 	$(SCHEMA) custom.github-workflows-require-timeout .github/workflows/*.yml
 	$(SCHEMA) vendor.dependabot .github/dependabot.yml
@@ -185,8 +182,11 @@ sanitize: install  ## the core's tests under the address and undefined-behaviour
 wheel: install  ## a wheel in dist/; fails if the native core does not compile
 	RIDGEFORMER_REQUIRE_CORE=1 $(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
 
-wheel-numpy: $(BIN)/python  ## a wheel without the native core in dist/, for platforms that have no wheel of their own
+# Only pip for Windows takes this wheel: elsewhere, where there is no wheel, it tries to compile the source distribution.
+wheel-numpy: $(BIN)/python  ## a wheel without the native core in dist/, for Windows
+	$(PIP) install 'wheel>=0.40'
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist --config-settings=wheel.cmake=false .
+	$(BIN)/python -m wheel tags --remove --platform-tag win_amd64.win_arm64 dist/ridgeformer-*-py3-none-any.whl
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

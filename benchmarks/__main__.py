@@ -48,7 +48,7 @@ def main(
     """Measure how fast ridgeformer is on this machine, and what training reaches in which time.
 
     Speeds are ratios of times taken side by side in one run, because machines are noisy. A complete run also compares
-    with PyTorch and JAX if they are installed: pip install 'ridgeformer[bench]'.
+    with PyTorch and JAX if they are installed: `make bench` installs both.
     """
     if out is not None and not os.access(out.parent, os.W_OK):
         raise StorageError(f"--out must be in a writable folder; {out.parent} is not. Choose another file.")
@@ -83,7 +83,7 @@ def _print(results: list[Measurement], quick: bool, only: tuple[str, ...]) -> No
         for name in ("PyTorch", "JAX"):
             if name not in compared:
                 click.echo(
-                    f"There is no comparison with {name}, which is not installed: pip install 'ridgeformer[bench]'."
+                    f"There is no comparison with {name}, which is not installed: `make bench` installs it."
                 )
 
 

@@ -47,6 +47,7 @@ def test_the_readme_of_the_package_index_has_no_relative_links(monkeypatch):
     assert PYPROJECT["tool"]["scikit-build"]["metadata"]["readme"] == {"provider": provider.__name__}
     monkeypatch.chdir(ROOT)
     text = provider.dynamic_metadata("readme", {}, PYPROJECT["project"] | {"version": ridgeformer.__version__})["text"]
+    assert f"git clone {PYPROJECT['project']['urls']['Repository']} " in text
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert any(target.endswith((".png", ".gif")) for target in targets)
     name = PYPROJECT["project"]["urls"]["Repository"].removeprefix("https://github.com/")
@@ -54,7 +55,7 @@ def test_the_readme_of_the_package_index_has_no_relative_links(monkeypatch):
         host, _, path = target.removeprefix("https://").partition("/")
         assert target.startswith("https://"), target
         if host in ("github.com", "raw.githubusercontent.com"):
-            inside = re.fullmatch(rf"{name}/(blob/)?HEAD/(.+)", path)
+            inside = re.fullmatch(rf"{name}/(blob/)?v{re.escape(ridgeformer.__version__)}/(.+)", path)
             assert inside, target
             assert (ROOT / inside[2]).exists(), target
             assert (host == "raw.githubusercontent.com") == target.endswith((".png", ".gif"))
@@ -115,9 +116,24 @@ def test_the_lowest_versions_are_those_of_pyproject():
     assert done.stdout.split() == [requirement.replace(">=", "==") for requirement in wanted]
 
 
+def test_versions_of_python_are_the_same_everywhere():
+    """Classifiers, wheels and the tests of the workflow name the same versions, the first of which is required."""
+    named = [line.rpartition(" ")[2] for line in PYPROJECT["project"]["classifiers"] if "Python :: 3." in line]
+    assert PYPROJECT["tool"]["cibuildwheel"]["build"] == [f"cp{version.replace('.', '')}-*" for version in named]
+    assert PYPROJECT["project"]["requires-python"] == f">={named[0]}"
+    assert f"python: {json.dumps(named)}" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+def test_publishing_waits_for_the_tests():
+    wheels = (ROOT / ".github" / "workflows" / "wheels.yml").read_text()
+    assert "    needs: [tests, wheels, without-core, windows, source]\n" in wheels
+    assert "    uses: $/.github/workflows/ci.yml\n" in wheels
+    assert "  workflow_call:" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
 def test_actions_are_pinned_by_commit():
     """Actions by commit, with the release beside it; zizmor, in `make lint-project`, checks the rest."""
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         for line in path.read_text().splitlines():
-            if "uses:" in line:
+            if "uses:" in line and "uses: $/" not in line:
                 assert re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
