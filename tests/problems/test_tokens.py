@@ -35,6 +35,17 @@ def test_blocks_of_a_seed_are_kept_until_another_seed_needs_room(store):
     assert len(drawn) == 7 + 3
 
 
+def test_sequences_in_float32_are_kept_as_such(store):
+    """They are those of float64, rounded, and six blocks of them take the room of three."""
+    blocks, drawn = store
+    whole = blocks.draw(Key(0, 1, 0), 3000, 20, np.float32)
+    assert blocks.draw(Key(0, 1, 0), 3000, 20, np.float32).moments.gram.dtype == whole.task.dtype == np.float32
+    assert len(drawn) == 6
+    exact = blocks.draw(Key(0, 1, 0), 3000, 20)
+    np.testing.assert_array_equal(whole.moments.gram, exact.moments.gram.astype(np.float32))
+    np.testing.assert_array_equal(blocks.draw(Key(0, 1, 0), 1, 1000).task, exact.task[980:981])
+
+
 def test_a_store_of_training_is_drawn_once_and_takes_no_room(store, monkeypatch):
     """All steps of a pass together have the sequences of the store, in float32 and in an order of their own."""
     monkeypatch.setattr(bank, "STORED", 1024)

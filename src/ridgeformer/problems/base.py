@@ -182,6 +182,18 @@ class BaseProblem(Value, ABC):
         """
         return count
 
+    def race_precision(self, dtype: Precision) -> Precision:
+        """Return the precision of the first descents of a search, which only have to find good starts.
+
+        Args:
+            dtype: The precision for a built-in problem, for which float32 is good enough.
+
+        Returns:
+            The precision; a problem of your own returns float64, because its labels may be large now and then, and a
+            line search among the rounding errors of their losses takes many evaluations.
+        """
+        return dtype
+
     # ---- what is best on it -----------------------------------------------------------------------------
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Float | None:

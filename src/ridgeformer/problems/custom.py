@@ -122,6 +122,10 @@ class CustomProblem(BaseProblem):
         """See `BaseProblem.affordable`."""
         return count // 8
 
+    def race_precision(self, dtype: Precision) -> Precision:
+        """See `BaseProblem.race_precision`."""
+        return np.float64
+
     # ---- sequences --------------------------------------------------------------------------------------
 
     @property
@@ -134,10 +138,10 @@ class CustomProblem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        draw = self._bank.draw(key, count, first)
+        draw = self._bank.draw(key, count, first, dtype)
         if sums and draw.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
-        return draw.astype(dtype)
+        return draw
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
         return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)

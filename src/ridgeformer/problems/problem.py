@@ -350,7 +350,7 @@ class Problem(BuiltIn):
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
         if self.noise.per_token:
-            return self._bank.draw(key, count, first).astype(dtype)
+            return self._bank.draw(key, count, first, dtype)
         law, choices = self._drawn_from(key, count, first, engine)
         layout = SUMS if sums else Layout()
         drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)

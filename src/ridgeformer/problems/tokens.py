@@ -1,6 +1,6 @@
 """Whole sequences of a problem, token by token: the same law as its moments, from other random numbers.
 
-A `Bank` keeps the blocks of sequences that Python draws, so that asking twice costs little.
+A `Bank` keeps the sequences that Python draws, in the precision that was asked for, so that asking twice costs little.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LARGEST_BLOCK = 512  # sequences
 NUMBERS = 1 << 22  # in the tokens of a block, at most
-KEPT = 3 << 27  # bytes of moments that are kept
+KEPT = 1 << 29  # bytes of moments that are kept
 STORED, PASSES = 1 << 14, 8  # sequences that steps of training share, and how often each is used
 STORES = 4  # stores that are kept: descents that race each other take the same steps, one descent after another
 
@@ -105,25 +105,29 @@ class Bank:
 
     def __init__(self, draw: Callable[[np.random.Generator, int], Draw], numbers: int) -> None:
         self._draw, self._size = draw, min(LARGEST_BLOCK, max(1, NUMBERS // numbers))
-        self._blocks: dict[tuple[int, ...], Draw] = {}
+        self._kept: dict[tuple[Key, range, type], Draw] = {}
         self._store, self._order = lru_cache(STORES)(self._drawn_once), lru_cache(1)(_order)
 
-    def draw(self, key: Key, count: int, first: int, *, tokens: bool = False) -> Draw:
-        """Return sequences number `first` to `first + count` of a key.
+    def draw(self, key: Key, count: int, first: int, dtype: type = np.float64, *, tokens: bool = False) -> Draw:
+        """Return sequences number `first` to `first + count` of a key, and keep them where there is room.
+
+        Runs of one seed ask for the same sequences in the same order, one run after another. If the oldest made room
+        for the newest, all would be gone when they are needed again. So those of other seeds make room, and no others.
 
         Args:
             key: The stream of random sequences.
             count: The number of sequences.
             first: The number of the first one.
+            dtype: float32 or float64. Default: float64.
             tokens: Whether to return the tokens too, which are not kept.
 
         Returns:
             The draw.
         """
         numbers = range(first // self._size, (first + count - 1) // self._size + 1)
-        blocks = [self._fresh(key, i) if tokens else self._block(key, i) for i in numbers]
+        draw = self._fresh(key, numbers, dtype, tokens=True) if tokens else self._blocks(key, numbers, dtype)
         start = first - numbers[0] * self._size
-        return Draw.joined(blocks).chosen(slice(start, start + count))
+        return draw.chosen(slice(start, start + count))
 
     def reused(self, key: Key, count: int, dtype: type) -> Draw:
         """Return the sequences of one step of training, which come from a store that several steps share.
@@ -158,34 +162,33 @@ class Bank:
         Returns:
             The draw.
         """
-        return self.reused(key, count, dtype) if gradient and not first else self.draw(key, count, first).astype(dtype)
+        return self.reused(key, count, dtype) if gradient and not first else self.draw(key, count, first, dtype)
 
-    def _fresh(self, key: Key, number: int) -> Draw:
-        return self._draw(np.random.default_rng(np.random.SeedSequence((*key, number))), self._size)
+    def _blocks(self, key: Key, numbers: range, dtype: type) -> Draw:
+        """Return blocks, one after another, which are kept together where there is room."""
+        name = key, numbers, dtype
+        if name in self._kept:
+            return self._kept[name]
+        draw = self._fresh(key, numbers, dtype)
+        room = KEPT - draw.nbytes - sum(kept.nbytes for kept in self._kept.values())
+        for old in [old for old in self._kept if old[0].seed != key.seed]:
+            if room < 0:
+                room += self._kept.pop(old).nbytes
+        if room >= 0 or not self._kept:
+            self._kept[name] = draw
+        return draw
+
+    def _fresh(self, key: Key, numbers: range, dtype: type, *, tokens: bool = False, innermost: bool = True) -> Draw:
+        """Draw blocks anew."""
+        blocks = list[Draw]()
+        for i in numbers:
+            block = self._draw(np.random.default_rng(np.random.SeedSequence((*key, i))), self._size)
+            blocks.append((block if tokens else replace(block, tokens=None)).astype(dtype))
+        return Draw.joined(blocks, innermost=innermost)
 
     def _drawn_once(self, key: Key, count: int, dtype: type) -> Draw:
-        """The first sequences of a key, whose blocks are not kept: a store of training does not come back."""
-        numbers = range((count - 1) // self._size + 1)
-        blocks = [replace(self._fresh(key, i), tokens=None).astype(dtype) for i in numbers]
-        return Draw.joined(blocks, innermost=False).chosen(slice(count))
-
-    def _block(self, key: Key, number: int) -> Draw:
-        """A block, which is kept where there is room.
-
-        Runs of one seed ask for the same blocks in the same order, one run after another. If the oldest made room for
-        the newest, each would be gone when it is needed again. So blocks of other seeds make room, and no others.
-        """
-        name = (*key, number)
-        if name in self._blocks:
-            return self._blocks[name]
-        block = replace(self._fresh(key, number), tokens=None)
-        room = max(1, KEPT // block.nbytes)
-        if len(self._blocks) >= room:
-            for other in [old for old in self._blocks if old[0] != name[0]][: len(self._blocks) - room + 1]:
-                del self._blocks[other]
-        if len(self._blocks) < room:
-            self._blocks[name] = block
-        return block
+        """The first sequences of a key, which are not kept: a store of training does not come back."""
+        return self._fresh(key, range((count - 1) // self._size + 1), dtype, innermost=False).chosen(slice(count))
 
 
 def _order(store: Key, turn: int, size: int) -> NDArray[np.int64]:

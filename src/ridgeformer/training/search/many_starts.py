@@ -42,7 +42,7 @@ def descend_many_starts(job: SearchJob) -> Steps:
     work = _BfgsRace(job)
     starts = [*job.starts(6, 3 * job.spec.layers), *(parent.model for parent in job.ancestors()[-1:])]
     points = [BfgsState.at(work.vector.pack(start)) for start in starts]
-    early = job.dtype()
+    early = job.problem.race_precision(job.dtype())
     heats = yield from work.stage("heats", 0.0, 0.15, EARLY, points, 20, dtype=early)
     heats.sort(key=_value)
     hopeful = sum(place.value <= HOPELESS * heats[0].value for place in heats)

@@ -192,9 +192,16 @@ def _losses(
 
 
 def _drawn(layout: Layout, among: Among, index: list[int]) -> list[Batch]:
-    """Some of the sequences, in batches."""
+    """Some of the sequences, in batches: one by one where an engine draws them, else from blocks that are kept."""
     problem, name, sums = among.problem, among.key._asdict(), layout.coordinate != "none"
-    return [Batch.of(problem.moments(1, first=i, sums=sums, **name), layout) for i in index]
+    if problem.has_known_laws:
+        return [Batch.of(problem.moments(1, first=i, sums=sums, **name), layout) for i in index]
+    batches = []
+    for first, count in among.blocks():
+        block = problem.moments(count, first=first, dtype=np.float32, sums=sums, **name)
+        own = [i - first for i in index if first <= i < first + count]
+        batches += [Batch.of(block.chosen(slice(i, i + 1)).astype(np.float64), layout) for i in own]
+    return batches
 
 
 @dataclass(eq=False)
