@@ -7,7 +7,7 @@ import pytest
 
 from own_problems import HeavyTails
 from ridgeformer import Layout, Moments, Problem, errors, explain, load
-from ridgeformer.errors import missing_bracket, refuse, shown
+from ridgeformer.errors import refuse, short, shown
 from ridgeformer.explanation import ablate, compare_algorithms, patch_noise
 from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.explanation.interventions import without_flow
@@ -79,15 +79,9 @@ def test_what_is_shown():
     assert shown(10**5000) == "<int too large to show>"
 
 
-@each(
-    ("pool(3", ", in which a closing bracket is missing"),
-    ("[1, 2", ", in which a closing bracket is missing"),
-    ("3)", ", in which an opening bracket is missing"),
-    ("pool(3)", ""),
-    ("", ""),
-)
-def test_missing_brackets(text, words):
-    assert missing_bracket(text) == words
+def test_short_texts_are_one_printable_line():
+    assert short("a\x1b[2J\nb") == r"a\x1b[2J b"
+    assert short("x" * 10_000, 40) == "x" * 24 + "..." + "x" * 13
 
 
 test_refusals = refusals(

@@ -22,7 +22,6 @@ from ridgeformer.files import (
     parse_json,
     read_json,
     read_tensors,
-    short,
     write_whole,
 )
 from support import each, refused
@@ -109,11 +108,6 @@ def test_json_may_be_ninety_nine_levels_deep():
     text = "[" * 99 + "1" + "]" * 99
     assert parse_json(text) is not None
     refused(lambda: parse_json(f"[{text}]"), "nested too deeply", ValueError)
-
-
-def test_short_texts_are_one_printable_line():
-    assert short("a\x1b[2J\nb") == "a?[2J?b"
-    assert short("x" * 10_000, 40) == "x" * 20 + "..." + "x" * 10
 
 
 # ---- Files of arrays with a checksum: what is read is what was written, or an error

@@ -26,6 +26,7 @@ LAYERS = (
     ("_version", "errors"),
     ("files", "validation"),
     ("values",),
+    ("laws",),
     ("_core", "bfgs", "losses", "noise", "wishart"),
     ("engine",),
     ("moments",),

@@ -62,7 +62,7 @@ def refuse(rule: str, received: object, remedy: str) -> NoReturn:
         text = received if isinstance(received, str) else str(received)
     except Exception:  # whatever a class of the user's own does, and numbers of 5,000 digits
         text = shown(received)
-    raise InputError(f"{rule}; got {_line(text, RECEIVED)}. {remedy}")
+    raise InputError(f"{rule}; got {short(text, RECEIVED)}. {remedy}")
 
 
 def kind_of(value: object) -> str:
@@ -102,12 +102,23 @@ def shown(value: object, most: int = 80) -> str:
         text = str(value) if isinstance(value, PurePath | BaseException) else repr(value)
     except Exception:  # whatever a class of the user's own does
         text = f"<{type(value).__name__} too large to show>"
-    return _line(text, most)
+    return short(text, most)
 
 
-def _line(text: str, most: int) -> str:
-    """A text in one line without control characters, cut in the middle where it is long."""
-    text, end = " ".join(text.split()), most // 3
+def short(value: object, most: int = 200) -> str:
+    r"""Write a text, a path or a reason in one line without control characters, cut in the middle where it is long.
+
+    Args:
+        value: What to write, as its `str`.
+        most: Characters that the line may have before control characters are written as escapes.
+
+    Returns:
+        The line.
+
+    >>> short("no\nJSON"), short("x" * 1000, 12)
+    ('no JSON', 'xxxxx...xxxx')
+    """
+    text, end = " ".join(str(value).split()), most // 3
     text = text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
@@ -132,19 +143,3 @@ def optional(rule: str, *names: str, install: str = "") -> Any:
         except ImportError as error:
             cause = error
     raise MissingPackageError(f"{rule}, which is not installed. Run pip install {install or names[0]}.") from cause
-
-
-def missing_bracket(text: str) -> str:
-    """Say which kind of bracket a text lacks, to be put after the text in a message.
-
-    Args:
-        text: The text.
-
-    Returns:
-        The remark; nothing where there are as many opening as closing ones.
-
-    >>> missing_bracket("pool(3")
-    ', in which a closing bracket is missing'
-    """
-    surplus = sum(text.count(one) for one in "([{") - sum(text.count(one) for one in ")]}")
-    return "" if surplus == 0 else f", in which {'a closing' if surplus > 0 else 'an opening'} bracket is missing"

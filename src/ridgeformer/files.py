@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError, refuse, shown
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError, refuse, short, shown
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 24  # bytes that a JSON file may have
@@ -290,24 +290,6 @@ def _unwritten(path: Path, error: OSError | ValueError) -> StorageError:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def short(value: object, most: int = 200) -> str:
-    r"""Write a path or a reason in one printable line, cut where it would fill the screen.
-
-    Args:
-        value: What to write.
-        most: Characters that the line may have.
-
-    Returns:
-        The line.
-
-    >>> short("no\nJSON"), short("x" * 1000, 12)
-    ('no?JSON', 'xxxxxx...xxx')
-    """
-    text = str(value)
-    text = text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 4) :]}"
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def jsonable(value: Any) -> Any:

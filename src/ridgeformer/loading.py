@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer import zoo
-from ridgeformer.errors import InputError
-from ridgeformer.files import path_of, short
+from ridgeformer.errors import InputError, short
+from ridgeformer.files import path_of
 from ridgeformer.models.file import EXAMPLE, NAMELESS, read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address

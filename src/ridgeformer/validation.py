@@ -466,17 +466,3 @@ def fitting(name: str, value: Array, dim: int) -> Array:
         remedy = f"Use dim={len(value)}, or pass one for dimension {dim}."
         refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", remedy)
     return value
-
-
-def number_text(value: Any) -> str:
-    """Write a number as the shortest text that reads back as the same float64.
-
-    Args:
-        value: The number.
-
-    Returns:
-        The text.
-    """
-    number = float(value) + 0.0  # zero without a sign, so that equal numbers have equal texts
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)

@@ -22,13 +22,12 @@ from ridgeformer.cli.options import (
     trained_on,
 )
 from ridgeformer.cli.output import Answer, answers, progress
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse, short, shown
 from ridgeformer.evaluation import Loss, Losses, Oracle, compare
 from ridgeformer.loading import load
 from ridgeformer.plotting.problems import check_drawable, draw_problem
 from ridgeformer.predictors import baselines as baselines_of
 from ridgeformer.problems import Problem
-from ridgeformer.problems.parts import shown_text
 from ridgeformer.theory.one_layer import optimum, risk
 from ridgeformer.validation import integer
 
@@ -83,7 +82,7 @@ def evaluate(
     with progress("evaluating") as step:
         losses = compare(problem, predictors, over, **sample, explosions=explosions, progress=step)
     trained = trained_on(record)
-    other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {shown_text(trained, 100)}"
+    other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {short(trained, 100)}"
     head = f"{problem.label}{other}"
     return answer_of(losses, head, left_out, {"problem": str(problem), "trained": trained})
 

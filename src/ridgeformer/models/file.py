@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import DamageError, InputError, kind_of, refuse
+from ridgeformer.errors import DamageError, InputError, kind_of, refuse, short
 from ridgeformer.files import (
     CHECKSUM,
     LARGEST,
@@ -29,7 +29,6 @@ from ridgeformer.files import (
     parse_json,
     path_of,
     read_tensors,
-    short,
     write_whole,
 )
 from ridgeformer.models.family import check_registered, family_named

@@ -1,43 +1,64 @@
-"""Distributions of noise levels: their base class, the basic ones, the quadrature that several share, and their text.
-
-`parse` and `str` are inverse to each other.
-"""
+"""Distributions of noise levels: their base class, the basic ones, and the quadrature that several share."""
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse, shown
-from ridgeformer.validation import Array, array, axes, integer, number, number_text
-from ridgeformer.values import Value, read_only
+from ridgeformer.errors import kind_of, refuse, shown
+from ridgeformer.laws import Described
+from ridgeformer.validation import Array, array, axes, integer, number
+from ridgeformer.values import read_only
 
 LARGEST = 1e12  # a noise level above which no signal is left
 MOST_NODES = 1024  # per octave
 TAIL = 1e-12  # probability that quadrature leaves out at each end
-LONGEST_TEXT = 200_000
 NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
-EXAMPLES = "Write uniform(0,5), categorical(1,3), fixed(2) or a scipy.stats distribution such as expon(scale=2)."
 
 
-class Noise(Value, ABC):
+class Noise(Described):
     """A distribution of noise levels sigma >= 0.
 
-    Two distributions are equal if they are of the same built-in class and have the same text, which `parse` reads back.
-    A class of your own has no such text: each object is equal to itself only, and no run can be named after it.
+    Two distributions are equal if they are of the same class and have the same text, which `parse` reads back. A class
+    of your own without a `name` has no such text: each object is equal to itself only, and no run is named after it.
+
+    Attributes:
+        words: A description of the law, with the names of its attributes in braces.
     """
 
+    plural = "noise"
+    examples = "Write uniform(0,5), categorical(1,3), fixed(2) or a scipy.stats distribution such as expon(scale=2)."
+    known: ClassVar[dict[str, Callable[..., Any]]] = {}
+    words: ClassVar[str] = "sigma has the distribution {law}"
     per_token: ClassVar[bool] = False  # whether each token has a level of its own
-    _built_in: ClassVar[bool] = False  # set in the class itself, so that subclasses do not inherit it
     _remedy = "Make a new distribution, such as Categorical([1, 3], weights=[0.9, 0.1])."
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """See `Described.of`; a text may be a plain number."""
+        return super().of(float(value) if isinstance(value, str) and NUMBER.fullmatch(value.strip()) else value)
+
+    @classmethod
+    def converted(cls, value: object) -> Any:
+        """See `Described.converted`: a number is one level, and a frozen scipy.stats distribution is taken as it is."""
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            return Fixed(number("a noise level", value))
+        if hasattr(value, "ppf"):
+            return cls.known["scipy.stats"](value)
+        refuse("noise must be a distribution", kind_of(value), cls.examples)
+
+    @classmethod
+    def unknown(cls, name: str) -> Callable[..., Any]:
+        """See `Described.unknown`: other names are those of scipy.stats."""
+        return partial(cls.known["a name of scipy.stats"], name)
 
     @abstractmethod
     def quantile(self, u: Array) -> Array:
@@ -110,10 +131,9 @@ class Noise(Value, ABC):
         """
         return self
 
-    @property
-    def words(self) -> str:
-        """A description of the law, as a sentence without its full stop."""
-        return f"sigma has the distribution {self}"
+    def describe(self) -> str:
+        """Say what the law is, in a sentence without its full stop."""
+        return self.words.format(law=self, **vars(self))
 
     @property
     @abstractmethod
@@ -137,25 +157,6 @@ class Noise(Value, ABC):
         """
         count = integer("count", count)
         return read_only(np.array(self.quantile(np.random.default_rng(integer("seed", seed, 0)).random(count))))
-
-    @property
-    def has_text(self) -> bool:
-        """Whether `parse(str(noise))` is this distribution."""
-        return bool(vars(type(self)).get("_built_in"))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Noise) or type(self) is not type(other) or not self.has_text:
-            return self is other
-        return str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self)) if self.has_text else id(self)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__} at {id(self):#x}"
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def check_tail(tail: float) -> None:
@@ -260,14 +261,11 @@ class Fixed(_Discrete):
         InputError: `sigma` is not such a number.
     """
 
-    _built_in = True
+    name = "fixed"
 
     def __init__(self, sigma: float) -> None:
         self.sigma = _level("noise level", sigma)
         self.levels, self.weights = np.array([self.sigma]), np.ones(1)
-
-    def __str__(self) -> str:
-        return f"fixed({number_text(self.sigma)})"
 
 
 class Categorical(_Discrete):
@@ -281,7 +279,7 @@ class Categorical(_Discrete):
         InputError: Levels or weights are not such numbers.
     """
 
-    _built_in = True
+    name = "categorical"
 
     def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
         if axes(levels) != 1:
@@ -303,11 +301,12 @@ class Categorical(_Discrete):
         if not self._equal:
             self.weights = given.astype(np.float64)
 
-    def __str__(self) -> str:
-        inner = ",".join(map(number_text, self.levels))
-        if not self._equal:
-            inner += ",weights=(" + ",".join(map(number_text, self.weights)) + ",)"
-        return f"categorical({inner})"
+    def _text(self, write: Callable[[Any], str]) -> str:
+        weights = [] if self._equal else [f"weights=({','.join(map(write, self.weights))},)"]
+        return f"categorical({','.join([*map(write, self.levels), *weights])})"
+
+
+Noise.known["categorical"] = lambda *levels, **weights: Categorical(levels, **weights)
 
 
 class Uniform(Noise):
@@ -321,7 +320,7 @@ class Uniform(Noise):
         InputError: The levels are not such numbers.
     """
 
-    _built_in = True
+    name = "uniform"
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = _level("lower noise level", low), _level("upper noise level", high)
@@ -364,9 +363,6 @@ class Uniform(Noise):
         """The largest level."""
         return self.high
 
-    def __str__(self) -> str:
-        return f"uniform({number_text(self.low)},{number_text(self.high)})"
-
 
 def _level(name: str, value: object) -> float:
     """`value` as a level that is not negative, nor too large."""
@@ -374,14 +370,6 @@ def _level(name: str, value: object) -> float:
     if level > LARGEST:
         refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller number.")
     return level
-
-
-# What each name makes; other modules add theirs. What has no name here is a scipy.stats distribution.
-LAWS: dict[str, Callable[..., Noise]] = {
-    "fixed": Fixed,
-    "uniform": Uniform,
-    "categorical": lambda *levels, **named: Categorical(levels, **named),
-}
 
 
 def as_noise(value: object) -> Noise:
@@ -399,15 +387,7 @@ def as_noise(value: object) -> Noise:
     >>> as_noise(2), as_noise("uniform(0,5)")
     (fixed(2), uniform(0,5))
     """
-    if isinstance(value, Noise):
-        return value
-    if isinstance(value, str):
-        return parse(value)
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return Fixed(number("a noise level", value))
-    if hasattr(value, "ppf"):
-        return LAWS["scipy.stats"](value)
-    refuse("noise must be a distribution", kind_of(value), EXAMPLES)
+    return Noise.of(value)
 
 
 def check_text(noise: Noise) -> str:
@@ -425,7 +405,7 @@ def check_text(noise: Noise) -> str:
     if not noise.has_text:
         rule = "a run is named after its problem, so its noise must be one that text can describe"
         received = f"{kind_of(noise)} of your own"
-        refuse(rule, received, f"Evaluate with it without naming a run, or train on a built-in one. {EXAMPLES}")
+        refuse(rule, received, f"Evaluate with it without naming a run, or train on a built-in one. {Noise.examples}")
     return str(noise)
 
 
@@ -447,41 +427,6 @@ def parse(text: str) -> Noise:
     >>> parse("1")
     fixed(1)
     """
-    if isinstance(text, str) and NUMBER.fullmatch(text.strip()):
-        return Fixed(float(text))
-    if isinstance(text, str) and text.strip().startswith("tokens(") and text.strip().endswith(")"):
-        return LAWS["tokens"](parse(text.strip()[7:-1]))
-    name, positional, named = read_call(text)
-    try:
-        return LAWS[name](*positional, **named) if name in LAWS else LAWS["scipy.stats"](text)
-    except InputError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"noise must have the arguments its name takes; got {shown(text)}. {EXAMPLES}") from error
-
-
-def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Read a text such as `expon(0, scale=2)`.
-
-    Args:
-        text: The text, of at most 200,000 characters.
-
-    Returns:
-        The name, the positional arguments and the named arguments.
-
-    Raises:
-        InputError: It is not a name with numbers in parentheses.
-    """
     if not isinstance(text, str):
-        refuse("noise must be written as text", shown(text), EXAMPLES)
-    if len(text) > LONGEST_TEXT:
-        refuse(f"noise must be written in at most {LONGEST_TEXT:,} characters", f"{len(text):,}", EXAMPLES)
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            raise ValueError
-        positional = [ast.literal_eval(item) for item in call.args]
-        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        refuse("noise must be written as name(numbers)", shown(text) + missing_bracket(text), EXAMPLES)
-    return call.func.id, positional, named
+        refuse("noise must be written as text", shown(text), Noise.examples)
+    return Noise.of(text)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.noise import base
-from ridgeformer.noise.base import EXAMPLES, LARGEST, TAIL, Noise, Uniform, check_tail, octaves, panels, refined
-from ridgeformer.validation import Array, number_text
+from ridgeformer.laws import written
+from ridgeformer.noise.base import LARGEST, TAIL, Noise, Uniform, check_tail, octaves, panels, refined
+from ridgeformer.validation import Array
 from ridgeformer.values import read_only
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
@@ -36,7 +37,7 @@ class Frozen(Noise):
             square, or scipy would take minutes to compute its quantiles.
     """
 
-    _built_in = True
+    name = "scipy.stats"
 
     def __new__(cls, distribution: Any) -> Any:
         """Give a `Uniform` for scipy's uniform distribution, whose parameters mean something else."""
@@ -46,23 +47,24 @@ class Frozen(Noise):
 
     def __init__(self, distribution: Any) -> None:
         if not _is_frozen(distribution):
-            refuse("noise must be a frozen scipy.stats distribution", type(distribution).__name__, EXAMPLES)
-        self._text = _describe(distribution)
+            refuse("noise must be a frozen scipy.stats distribution", type(distribution).__name__, Noise.examples)
+        self._named, parameters = _described(distribution)
         try:
             with _quietly():
-                self._prepare(distribution)
+                self._prepare(distribution, *parameters)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise InputError(
-                f"a distribution must have parameters that scipy can compute with; got {self._text} ({error}). "
+                f"a distribution must have parameters that scipy can compute with; got {self._named} ({error}). "
                 "Check their signs and ranges."
             ) from error
 
-    def _prepare(self, distribution: Any) -> None:
-        law = self._law = _rebuilt(distribution, self._text)
+    def _prepare(self, distribution: Any, positional: list[Any], named: dict[str, Any]) -> None:
+        _check_quantiles(distribution, self._named)
+        law = self._law = _scipy_law(_name(distribution), *positional, **named)
         self._discrete = hasattr(law.dist, "_nonzero")
         low, high = map(float, law.support())
         if math.isnan(low):
-            refuse("a distribution must have valid parameters", self._text, "Check their signs and ranges.")
+            refuse("a distribution must have valid parameters", self._named, "Check their signs and ranges.")
         if not low >= 0:
             refuse(
                 "noise levels must not be negative", f"a support from {low:g}", "Shift or truncate the distribution."
@@ -75,18 +77,18 @@ class Frozen(Noise):
         # Some quantile functions of scipy never return where the levels are huge: so this comes first.
         if not (moment <= LARGEST**2 and (largest := float(law.isf(TAIL))) <= LARGEST):
             rule = f"noise levels must stay below {LARGEST:g}, where no signal is left"
-            refuse(rule, f"{self._text} with a mean square of {moment:.3g}", "Pass a smaller scale.")
+            refuse(rule, f"{self._named} with a mean square of {moment:.3g}", "Pass a smaller scale.")
         levels = largest - float(law.ppf(TAIL)) + 1 if variance <= MOST_LEVELS**2 else math.inf
         if self._discrete and not levels <= MOST_LEVELS:
             rule = f"discrete noise must have at most {MOST_LEVELS:,} levels"
-            refuse(rule, f"{self._text} with more", "Choose a continuous distribution, or fewer levels.")
-        _check_same(law, distribution, self._text)
+            refuse(rule, f"{self._named} with more", "Choose a continuous distribution, or fewer levels.")
+        _check_same(law, distribution, self._named)
         self._second_moment = moment
 
     @property
     def distribution(self) -> Any:
         """The distribution as a frozen scipy.stats one; changing it changes nothing here."""
-        return parse_scipy(self._text)
+        return _scipy_law(_name(self._law), *self._law.args, **self._law.kwds)
 
     def quantile(self, u: Array) -> Array:
         """Return the distribution's `ppf`. See `Noise.quantile`."""
@@ -127,7 +129,7 @@ class Frozen(Noise):
         kept = weights > 0
         nodes, weights = nodes[kept], weights[kept]
         if not (len(nodes) and np.isfinite(nodes).all() and np.isfinite(weights).all()):
-            refuse("a distribution must have a finite density", self._text, "Check its parameters.")
+            refuse("a distribution must have a finite density", self._named, "Check its parameters.")
         return read_only(nodes), read_only(weights / weights.sum())
 
     def _levels(self, tail: float) -> tuple[Array, Array]:
@@ -169,8 +171,8 @@ class Frozen(Noise):
         """The support's end, or the level that 0.1 % of the mass exceeds."""
         return self._high if math.isfinite(self._high) else float(self._law.isf(1e-3))
 
-    def __str__(self) -> str:
-        return self._text
+    def _text(self, write: Callable[[Any], str]) -> str:
+        return self._named
 
     def __reduce__(self) -> Any:
         return Frozen, (self.distribution,)
@@ -186,17 +188,19 @@ def _name(distribution: Any) -> str:
     return str(distribution.dist.name)
 
 
-def _describe(distribution: Any) -> str:
-    """A frozen distribution as text, such as expon(scale=2)."""
+def _described(distribution: Any) -> tuple[str, tuple[list[Any], dict[str, Any]]]:
+    """A frozen distribution as text, such as expon(scale=2), and its parameters as this text has them."""
     values = (*distribution.args, *distribution.kwds.values())
     if any(np.ndim(value) for value in values):
         refuse("a distribution must have single numbers as parameters", "arrays", "Pass one number for each parameter.")
     if not all(isinstance(value, Real) for value in values):
-        refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], EXAMPLES)
+        refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], Noise.examples)
     _check_sizes(values)
-    parts = [number_text(value) for value in distribution.args]
-    parts += [f"{name}={number_text(value)}" for name, value in distribution.kwds.items()]
-    return f"{_name(distribution)}({','.join(parts)})"
+    positional = [written(float(value)) for value in distribution.args]
+    named = {name: written(float(value)) for name, value in distribution.kwds.items()}
+    text = f"{_name(distribution)}({','.join([*positional, *(f'{name}={value}' for name, value in named.items())])})"
+    numbers = [*map(ast.literal_eval, positional)], {name: ast.literal_eval(value) for name, value in named.items()}
+    return text, numbers
 
 
 def _check_sizes(values: Iterable[Any]) -> None:
@@ -208,8 +212,8 @@ def _check_sizes(values: Iterable[Any]) -> None:
         refuse(rule, shown(odd[0]), "Pass a number between these.")
 
 
-def _rebuilt(distribution: Any, text: str) -> Any:
-    """A distribution of our own, made from its text; refuses what scipy does not name or is slow to compute."""
+def _check_quantiles(distribution: Any, text: str) -> None:
+    """Refuse what scipy does not name or is slow to compute."""
     from scipy import stats
 
     name = _name(distribution)
@@ -221,7 +225,6 @@ def _rebuilt(distribution: Any, text: str) -> Any:
         rule = "noise must have quantiles that scipy computes directly"
         received = f"{text}, whose quantiles scipy finds by numerical search, which would take minutes"
         refuse(rule, received, "Choose another distribution, or Categorical with a list of levels.")
-    return parse_scipy(text)
 
 
 def _check_same(law: Any, distribution: Any, text: str) -> None:
@@ -243,27 +246,16 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def parse_scipy(text: str) -> Any:
-    """Make the frozen scipy.stats distribution that a text names.
-
-    Args:
-        text: The text, such as `expon(scale=2)`.
-
-    Returns:
-        The distribution.
-
-    Raises:
-        InputError: scipy.stats has no such distribution.
-    """
+def _scipy_law(name: str, *positional: Any, **named: Any) -> Any:
+    """The frozen scipy.stats distribution with a name and parameters."""
     from scipy import stats
 
-    name, positional, named = base.read_call(text)
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
-        refuse("noise must name a known distribution", shown(name), EXAMPLES)
+        refuse("noise must name a known distribution", shown(name), Noise.examples)
     _check_sizes((*positional, *named.values()))  # before scipy sees them: what it raises differs between versions
     with _quietly():
         return family(*positional, **named)
 
 
-base.LAWS["scipy.stats"] = lambda law: Frozen(parse_scipy(law) if isinstance(law, str) else law)
+Noise.known["a name of scipy.stats"] = lambda *name, **named: Frozen(_scipy_law(*name, **named))

@@ -16,14 +16,16 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.noise.base import LAWS, TAIL, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
-from ridgeformer.validation import Array, number, number_text
+from ridgeformer.noise.base import TAIL, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
+from ridgeformer.validation import Array, number
 from ridgeformer.values import read_only
 
 DRAWN, BINS = 1 << 16, 160  # levels that `of_gram` counts, and in how many bins
@@ -41,7 +43,8 @@ class Tokens(Noise):
         InputError: It is no such law.
     """
 
-    _built_in = True
+    name = "tokens"
+    words = "each token has a level sigma of its own, from {levels}"
     per_token = True
 
     def __init__(self, levels: Noise) -> None:
@@ -84,8 +87,8 @@ class Tokens(Noise):
 
     @property
     def has_text(self) -> bool:
-        """Whether the law of levels has a text."""
-        return self.levels.has_text
+        """Whether this law and that of levels have texts."""
+        return super().has_text and self.levels.has_text
 
     def of_gram(self, context: int) -> Noise:
         """Return the law of one level for each sequence that gives Gram matrices the same law.
@@ -104,14 +107,6 @@ class Tokens(Noise):
         nodes, prior = self.quadrature(per_octave=PER_OCTAVE, tail=REST)
         return np.maximum(nodes[prior > 0], LEAST * self.upper), prior[prior > 0]
 
-    @property
-    def words(self) -> str:
-        """See `Noise.words`."""
-        return f"each token has a level sigma of its own, from {self.levels}"
-
-    def __str__(self) -> str:
-        return f"tokens({self.levels})"
-
 
 class Student(Tokens):
     """Noise that is a multiple of Student's t, which has heavy tails.
@@ -124,7 +119,8 @@ class Student(Tokens):
         InputError: A number is out of range.
     """
 
-    _built_in = True
+    name = "student"
+    words = "noise is {scale:g} times Student's t with {freedom:g} degrees of freedom"
 
     def __init__(self, freedom: float, scale: float = 1.0) -> None:
         self.freedom, self.scale = number("the degrees of freedom of student", freedom), number("the scale", scale)
@@ -136,16 +132,11 @@ class Student(Tokens):
 
     @property
     def has_text(self) -> bool:
-        """True: it has a text."""
-        return True
+        """See `Described.has_text`."""
+        return "name" in vars(type(self))
 
-    @property
-    def words(self) -> str:
-        """See `Noise.words`."""
-        return f"noise is {self.scale:g} times Student's t with {self.freedom:g} degrees of freedom"
-
-    def __str__(self) -> str:
-        return f"student({number_text(self.freedom)},{number_text(self.scale)})"
+    def _text(self, write: Callable[[Any], str]) -> str:
+        return f"student({write(self.freedom)},{write(self.scale)})"
 
 
 class _StudentLevels(Noise):
@@ -202,6 +193,3 @@ def _of_gram(noise: Tokens, context: int) -> Noise:
     counts, sums = np.bincount(bins, minlength=BINS), np.bincount(bins, variances, BINS)
     kept = counts > 0
     return Categorical(np.sqrt(sums[kept] / counts[kept]), counts[kept] / DRAWN)
-
-
-LAWS["tokens"], LAWS["student"] = Tokens, Student

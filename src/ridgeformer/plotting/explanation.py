@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeformer.errors import short
 from ridgeformer.explanation.algorithms import AlgorithmMap
 from ridgeformer.explanation.explanation import Explanation
 from ridgeformer.explanation.interventions import NoisePatching
 from ridgeformer.plotting import style
-from ridgeformer.problems.parts import shown_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
     if title is None:
         name = f"{explanation.model.family.name}, {layers} layer{'s' * (layers > 1)}"
         floor = f", floor {behaviour.floor:.4g}" if behaviour.floor >= 0 else ""
-        problem = shown_text(explanation.problem.label, 90)
+        problem = short(explanation.problem.label, 90)
         title = f"{name}, {problem}: loss {behaviour.loss[-1]:.4g}{floor}"
     canvas.suptitle(title, fontsize=11)
     return style.write(canvas, path)

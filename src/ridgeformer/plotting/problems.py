@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, short
 from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, neat, panel, write
 from ridgeformer.problems import Problem, Sequences
-from ridgeformer.problems.parts import shown_text
 from ridgeformer.values import Array
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def draw_problem(
     _levels(axes[1, 2], np.asarray(choices.sigma))
     _answers(axes[1, 3], problem, seed)
     neat(*axes.flat, text=9)
-    canvas.suptitle(shown_text(problem.label, 140) if title is None else title, fontsize=11)
+    canvas.suptitle(short(problem.label, 140) if title is None else title, fontsize=11)
     return write(canvas, path)
 
 
@@ -155,8 +154,8 @@ def _levels(axis: Axes, sigma: Array) -> None:
 
 def _answers(axis: Axes, problem: Problem, seed: int) -> None:
     """The answers of queries, which have the mean square `signal`."""
-    short = problem.replace(context=max(2, min(problem.lengths.least, LARGEST // (16 * MANY * problem.dim))))
-    answers = np.asarray(short.sequences(MANY, seed=seed).answers[:, 0])
+    smaller = problem.replace(context=max(2, min(problem.lengths.least, LARGEST // (16 * MANY * problem.dim))))
+    answers = np.asarray(smaller.sequences(MANY, seed=seed).answers[:, 0])
     reach = float(np.quantile(np.abs(answers), 0.995)) or 1.0
     inside = answers[np.abs(answers) <= reach]
     axis.hist(inside, bins=40, weights=_shares(inside, len(answers)), color=BLUE)

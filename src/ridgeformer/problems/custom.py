@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Engine, Evaluation, Kernel, Key
 from ridgeformer.errors import InputError, kind_of, refuse
+from ridgeformer.laws import Written, brief
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.parts import Described, Lengths, short
+from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tokens import Bank
 from ridgeformer.validation import array, integer, register
 
@@ -232,7 +233,7 @@ class CustomProblem(BaseProblem):
     @property
     def label(self) -> str:
         """See `BaseProblem.label`."""
-        inner = ",".join(f"{name}={short(value)}" for name, value in self._state().items() if name[0] != "_")
+        inner = ",".join(f"{name}={brief(value)}" for name, value in self._state().items() if name[0] != "_")
         return f"{self.name or type(self).__name__}({inner})"
 
     @property
@@ -335,7 +336,7 @@ def _plain(name: str, value: Any) -> Any:
         return value.item()
     if isinstance(value, str | int | float | bool) or value is None:
         return value
-    if isinstance(value, Described | Lengths) or (isinstance(value, Noise) and value.has_text):
+    if isinstance(value, Written) and value.has_text:
         return str(value)
     rule = "a problem is stored and compared by its arguments and attributes: numbers, text, arrays, lists and laws"
     refuse(rule, f"{kind_of(value)} called {name}", "Pass numbers or text, and make other objects in the method draw.")

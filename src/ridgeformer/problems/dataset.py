@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ridgeformer.engine import Engine, Key
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import kind_of, refuse, short
 from ridgeformer.problems.base import BaseProblem, Precision
 from ridgeformer.problems.custom import CustomProblem
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.parts import shown_text
 
 
 class Dataset(CustomProblem):
@@ -60,4 +59,4 @@ class Dataset(CustomProblem):
     @property
     def label(self) -> str:
         """See `BaseProblem.label`."""
-        return f"Dataset({self._count} sequences, dim={self.dim}, context={shown_text(str(self.lengths), 40)})"
+        return f"Dataset({self._count} sequences, dim={self.dim}, context={short(str(self.lengths), 40)})"

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.parts import Described, Lengths
+from ridgeformer.problems.parts import Lengths, PartOfProblem
 from ridgeformer.validation import Array, array, check_covariance, fitting, integer, number, real
 
 
-class Features(Described):
+class Features(PartOfProblem):
     """The law of the features. `law(dim)` says it to an engine; `covariances` draws it for NumPy.
 
     Attributes:
@@ -36,7 +36,7 @@ class Features(Described):
 
     @classmethod
     def from_covariance(cls, value: object) -> Features:
-        """See `Described.from_covariance`."""
+        """See `PartOfProblem.from_covariance`."""
         given = real("features", value)  # type: ignore[arg-type]
         return Spectrum(*given.tolist()) if given.ndim == 1 else Covariance(given)
 
@@ -112,7 +112,7 @@ class _Diagonal(Features):
         """
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {"factor": np.diag(np.sqrt(self.values(dim)))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -127,7 +127,7 @@ class Isotropic(_Diagonal):
     words = "x is N(0, I) in {dim} dimensions"
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {}
 
     def values(self, dim: int) -> Array:
@@ -152,7 +152,7 @@ class Covariance(Features):
         self.matrix = check_covariance("the covariance of features", matrix, definite=True)
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {"factor": np.linalg.cholesky(self.mean_covariance(dim))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -218,7 +218,7 @@ class Rotated(Features):
         self.spectrum = law
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {"covariance": "rotated", "factor": np.sqrt(self.spectrum.values(dim))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -254,13 +254,13 @@ class Factors(Features):
         self.unique = number("the unique variance", unique, 1e-3, 1e6)
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         if self.count > dim:
             refuse(f"there can be at most d = {dim} factors", self.count, f"Pass {dim} or less.")
         return {"covariance": "factors", "factors": self.count, "unique": self.unique}
 
     def describe(self, dim: int) -> str:
-        """See `Described.describe`."""
+        """See `PartOfProblem.describe`."""
         return super().describe(dim).replace(" 1 common factors", " 1 common factor")
 
     def mean_covariance(self, dim: int) -> Array:
@@ -298,7 +298,7 @@ class Scales(Features):
             refuse(rule, self.base, "Pass a base that is neither scaled nor standardised.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {**self.base.law(dim), "spread": self.spread}
 
     @property
@@ -338,7 +338,7 @@ class Standardised(Features):
             refuse("features are standardised once", self.base, "Pass the law that they have before.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
+        """See `PartOfProblem.law`."""
         return {**self.base.law(dim), "standardised": True}
 
     def mean_covariance(self, dim: int) -> Array:

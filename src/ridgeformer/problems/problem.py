@@ -24,14 +24,14 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse, short, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic
-from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, shown_text, varies
+from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, varies
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks
 from ridgeformer.problems.tokens import Bank, draw_with_tokens
 from ridgeformer.validation import Array, integer, keywords, number
@@ -95,7 +95,7 @@ class BuiltIn(BaseProblem):
         """See `BaseProblem.label`."""
         dim, context = self.sizes
         extra = "".join(f" {name}={value.label}" for name, value in self.unusual().items())
-        return f"d={dim} n={shown_text(str(context), 40)} {shown_text(str(self.noise), 60)}{extra}"
+        return f"d={dim} n={short(str(context), 40)} {short(str(self.noise), 60)}{extra}"
 
     @property
     def stem(self) -> str:
@@ -303,7 +303,7 @@ class Problem(BuiltIn):
             "features": self.features.describe(self.dim) + ".",
             "tasks": self.tasks.describe(self.dim) + ".",
             "context": self.lengths.describe(),
-            "noise": f"{self.noise.words}; E[sigma^2] is {self.noise.second_moment:.4g}.",
+            "noise": f"{self.noise.describe()}; E[sigma^2] is {self.noise.second_moment:.4g}.",
             "query": query,
         }
 

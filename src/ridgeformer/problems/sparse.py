@@ -103,7 +103,7 @@ class Sparse(Tasks):
         return Prior(None, np.sqrt(self.variance * self._share(dim)) * np.eye(dim))
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`: the tasks are drawn in Python, and engines take them as a pool."""
+        """See `PartOfProblem.law`: the tasks are drawn in Python, and engines take them as a pool."""
         self.sizes(dim)
         return {}
 
@@ -139,7 +139,7 @@ class Sparse(Tasks):
         return float(self.chances(dim) @ np.arange(dim + 1.0)) / dim
 
     def describe(self, dim: int) -> str:
-        """See `Described.describe`."""
+        """See `PartOfProblem.describe`."""
         if self.size is not None:
             how = f"{self.size} weight{'s' * (self.size > 1)}, those of a random subset of the features"
         elif self.p is not None:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments, bordered
-from ridgeformer.problems.parts import Described
+from ridgeformer.problems.parts import PartOfProblem
 from ridgeformer.validation import Array, array, check_covariance, choice, fitting, integer, number, real
 from ridgeformer.values import Value
 
@@ -75,7 +75,7 @@ class Prior(Value):
         return tasks if self.mean is None else tasks + self.mean
 
 
-class Tasks(Described):
+class Tasks(PartOfProblem):
     """The law of the tasks.
 
     Attributes:
@@ -95,7 +95,7 @@ class Tasks(Described):
 
     @classmethod
     def from_covariance(cls, value: object) -> Tasks:
-        """See `Described.from_covariance`."""
+        """See `PartOfProblem.from_covariance`."""
         if not isinstance(value, list | tuple | np.ndarray):
             refuse("tasks must be a law of tasks, its text or a covariance matrix", shown(value), cls.examples)
         given = real("the covariance of tasks", value)
@@ -250,7 +250,7 @@ class Gaussian(Tasks):
         return Prior(self.mean, None if self.covariance is None else _factor(self.covariance))
 
     def describe(self, dim: int) -> str:
-        """See `Described.describe`."""
+        """See `PartOfProblem.describe`."""
         if self.mean is None and self.covariance is None and self.signal is None:
             return self.words
         mean = "mean 0" if self.mean is None else "a given mean"
@@ -336,7 +336,7 @@ class Pool(Tasks):
         return self.vectors
 
     def describe(self, dim: int) -> str:
-        """See `Described.describe`."""
+        """See `PartOfProblem.describe`."""
         law = "N(0, I)" if self._law == "gaussian" else "the sphere of radius sqrt(d)"
         given = f"w is drawn from a pool of {self.count} given vectors"
         return self.words.format(count=self.count, law=law, seed=self.seed) if self.vectors is None else given

@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, short
 from ridgeformer.evaluation import ExplosionProbability, Loss, explosion_probability
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.exact import expected_oracle_loss
-from ridgeformer.files import short
 from ridgeformer.losses import ratio, warn_below_floor
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.job import Price

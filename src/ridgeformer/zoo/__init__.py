@@ -29,8 +29,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import DamageError, InputError, refuse, shown
-from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, short, write_whole
+from ridgeformer.errors import DamageError, InputError, refuse, short, shown
+from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, write_whole
 from ridgeformer.models.family import family_named
 from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer import files as disk
-from ridgeformer.errors import DamageError, InputError, RidgeformerError
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, short
 from ridgeformer.models.file import fingerprint, save
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.store.files import (
@@ -167,21 +167,21 @@ class Journal:
             names, marks = map(str, facts["names"]), map(int, facts["marks"])
             pieces = list(zip(names, marks, facts["checksums"], strict=True))
         except UNREADABLE as error:
-            _warn(f"{disk.short(path)} is damaged ({disk.short(error)}); the run starts again from its beginning")
+            _warn(f"{short(path)} is damaged ({short(error)}); the run starts again from its beginning")
             return
         if writer != self.writer:
             changed = sorted(name for name in {*writer, *self.writer} if writer.get(name) != self.writer.get(name))
             change = ", ".join(f"{name} {writer.get(name)}, now {self.writer.get(name)}" for name in changed)
             _warn(
-                f"{disk.short(path)} was written by another {disk.short(change, 400)}; "
+                f"{short(path)} was written by another {short(change, 400)}; "
                 "the run starts again, so that its bits are those of one"
             )
             return
         for number, (name, mark, known) in enumerate(pieces):
             arrays = tensors.get(number, {})
             if disk.digest(arrays) != known:
-                state = f"the run goes on from its last sound state, before {disk.short(name)}"
-                _warn(f"{disk.short(path)} is damaged; {state}")
+                state = f"the run goes on from its last sound state, before {short(name)}"
+                _warn(f"{short(path)} is damaged; {state}")
                 history = history[: max(self._marks.values(), default=0)]
                 break
             self._pieces[name], self._marks[name] = arrays, mark

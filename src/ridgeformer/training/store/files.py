@@ -16,8 +16,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import DamagedFile, digest, path_of, read_json, read_tensors, short
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, short
+from ridgeformer.files import DamagedFile, digest, path_of, read_json, read_tensors
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
 
