@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine import PAPER_LAYOUT, Layout, default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.validation import Array, Float, array, axes, integer, real
-from ridgeformer.values import Value, read_only
+from ridgeformer.values import Rows, Value, read_only
 
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}
@@ -169,11 +169,10 @@ def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectru
 
 
 Counts = NDArray[np.int64]
-Index = NDArray[np.integer[Any]] | slice
 
 
 @dataclass(eq=False, repr=False)
-class Moments(Value):
+class Moments(Rows):
     """Gram matrices of a batch of contexts; read-only, and independent of the arrays they were made from.
 
     Attributes:
@@ -271,20 +270,6 @@ class Moments(Value):
     def counts(self) -> Counts:
         """The number of tokens n of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
-
-    def chosen(self, index: Index) -> Moments:
-        """Return some of the contexts.
-
-        Args:
-            index: Their numbers, [b], or a slice of them.
-
-        Returns:
-            Their moments.
-        """
-        sigma = None if self.sigma is None else self.sigma[index]
-        sums = None if self.sums is None else self.sums[index]
-        context = self.context if isinstance(self.context, int) else self.context[index]
-        return Moments._trusted(self.gram[index], context, sigma, sums)
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ from ridgeformer.errors import kind_of, refuse
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Array = NDArray[np.float64]
+Index = NDArray[np.integer[Any]] | slice
+AXES = {"metric": 3, "mean": 2}  # of arrays that have a row for each sequence; with fewer, all sequences share them
 
 
 class ReadOnlyDict(dict[str, Any]):
@@ -147,3 +150,64 @@ class Value(metaclass=_Sealing):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._seal()
+
+
+@dataclass(eq=False, repr=False)
+class Rows(Value):
+    """Base class of dataclasses whose arrays have a row for each sequence of a batch."""
+
+    def mapped(self, change: Callable[..., NDArray[Any]], *others: Self) -> Self:
+        """Return the value with other arrays; fields that are one array stay one array.
+
+        Args:
+            change: Makes the new array, which nobody else changes, of a field's name, this array and those of `others`.
+            *others: Values that have the same fields as this one.
+
+        Returns:
+            The value.
+        """
+        done: dict[int, NDArray[Any]] = {}
+        new = object.__new__(type(self))
+        for field in fields(self):
+            value, *further = (getattr(rows, field.name) for rows in (self, *others))
+            if isinstance(value, Rows):
+                value = value.mapped(change, *further)
+            elif isinstance(value, np.ndarray):
+                if id(value) not in done:
+                    done[id(value)] = read_only(change(field.name, value, *further))
+                value = done[id(value)]
+            setattr(new, field.name, value)
+        return new._seal()
+
+    def chosen(self, index: Index) -> Self:
+        """Return some of the sequences.
+
+        Args:
+            index: Their numbers, [b], or a slice of them.
+
+        Returns:
+            Their rows.
+        """
+        return self.mapped(lambda name, value: value[index] if value.ndim >= AXES.get(name, 1) else value)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], *, innermost: bool = True) -> Self:
+        """Put batches together whose fields hold the same.
+
+        Args:
+            parts: The batches, at least one.
+            innermost: Whether the batch is innermost in memory, as the engines like it; otherwise it is outermost, so
+                that any of its sequences are chosen quickly.
+
+        Returns:
+            All their rows.
+        """
+
+        def whole(name: str, *arrays: NDArray[Any]) -> NDArray[Any]:
+            if arrays[0].ndim < AXES.get(name, 1):
+                return arrays[0]
+            count, shape = sum(map(len, arrays)), arrays[0].shape[1:]
+            rows = np.empty((*shape, count) if innermost else (count, *shape), arrays[0].dtype)
+            return np.concatenate(arrays, out=np.moveaxis(rows, -1, 0) if innermost else rows)
+
+        return parts[0].mapped(whole, *parts[1:]) if len(parts) > 1 else parts[0]

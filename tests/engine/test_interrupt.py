@@ -102,7 +102,7 @@ def test_a_handler_may_itself_compute(alarm, threads):
     law, choices = Law(40, 80), Problem(40, 80, "fixed(1)").choices(1500)
 
     def work(count):
-        return core.step(kernel, law, choices[:count], Key(3), threads=threads)
+        return core.step(kernel, law, choices.chosen(slice(count)), Key(3), threads=threads)
 
     expected, inner = work(1500), work(200)
     found = []

@@ -179,7 +179,7 @@ test_draws_of_custom_problems = refusals(
     (tokens(x=lambda x: x[0]), "x must have shape (B, n, d); got shape (5, 2)"),
     (tokens(y=lambda y: y[:, :3]), "y must have shape (7, 5); got shape (7, 3)"),
     (tokens(queries=lambda q: q[:, :, :1]), "queries must have shape (7, m, 2); got shape (7, 3, 1)"),
-    (tokens(queries=lambda q: q[:, 0]), "queries must have shape (B, m, d); got shape (7, 2)"),
+    (tokens(queries=lambda q: q[:, 0]), "queries must have shape (7, m, 2); got shape (7, 2)"),
     (tokens(queries=lambda q: q[:, :0], answers=lambda a: a[:, :0]), "queries must not be empty"),
     (tokens(answers=lambda a: a[:, :1]), "answers must have shape (7, 3); got shape (7, 1)"),
     (tokens(task=lambda w: w[:, :1]), "task must have shape (7, 2); got shape (7, 1)"),

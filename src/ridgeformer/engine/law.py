@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, keywords, number, unmasked
-from ridgeformer.values import Value, read_only
+from ridgeformer.values import Rows, Value, read_only
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -154,7 +154,7 @@ class Law(Value):
 
 
 @dataclass(eq=False)
-class Choices(Value):
+class Choices(Rows):
     """The choices that are drawn for each of B sequences before its tokens.
 
     Attributes:
@@ -173,10 +173,6 @@ class Choices(Value):
 
     def __len__(self) -> int:
         return len(self.sigma)
-
-    def __getitem__(self, part: slice) -> Choices:
-        counts, task = (None if x is None else x[part] for x in (self.counts, self.task))
-        return Choices(self.sigma[part], counts, task)
 
 
 @keywords()

@@ -135,7 +135,7 @@ def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Arra
     Returns:
         Gram matrices, task vectors, ridge solutions and metrics of their own, as in `SampledMoments`.
     """
-    law, choices, key, layout = given.law, given.choices[part], given.key, given.layout
+    law, choices, key, layout = given.law, given.choices.chosen(part), given.key, given.layout
     sequence = _indices(given.first, part)
     d, count, sigma = law.dim, len(choices), choices.sigma
     n = np.full(count, law.context) if choices.counts is None else np.asarray(choices.counts)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Index, Moments, solve
+from ridgeformer.moments import Moments, solve
 from ridgeformer.problems.tasks import Prior
-from ridgeformer.validation import Array, Float, array, check_metric, real
-from ridgeformer.values import Value, read_only
-
-AXES = {"task": 1, "sigma": 1, "metric": 3, "offset": 1, "mean": 2, "surplus": 1, "dims": 1}  # of one per sequence
-SHAPES = {  # of what sequences hold
-    "x": ["(B, n, d)"],
-    "y": ["(B, n)"],
-    "queries": ["(B, m, d)"],
-    "answers": ["(B, m)"],
-    "task": ["(B, d)"],
-    "sigma": ["(B,)", "(B, n)"],
-    "metric": ["(d, d)", "(B, d, d)"],
-}
+from ridgeformer.validation import Array, Float, array, axes, check_metric
+from ridgeformer.values import Rows
 
 
 @dataclass(eq=False, repr=False)
-class Sequences(Value):
+class Sequences(Rows):
     """Whole sequences, token by token.
 
     Attributes:
@@ -54,14 +41,15 @@ class Sequences(Value):
     metric: Array | None = None
 
     def __post_init__(self) -> None:
-        for name, shapes in SHAPES.items():
-            given = getattr(self, name)
-            if given is None and name not in ("x", "y", "queries", "answers"):
-                continue
-            values = real(name, given)
-            if not any(values.ndim == len(shape.strip("(,)").split(",")) for shape in shapes):
-                refuse(f"{name} must have shape {' or '.join(shapes)}", f"shape {values.shape}", "Reshape it.")
-            setattr(self, name, values)
+        B, n, d = array("x", self.x, ("B", "n", "d")).shape
+        m = array("queries", self.queries, (B, "m", d)).shape[1]
+        levels, metric = (B, n) if axes(self.sigma) == 2 else (B,), (d, d) if axes(self.metric) == 2 else (B, d, d)
+        held = {"x": (B, n, d), "y": (B, n), "queries": (B, m, d), "answers": (B, m)}
+        known = {"task": (B, d), "sigma": levels, "metric": metric}
+        for name, shape in (held | {name: known[name] for name in known if getattr(self, name) is not None}).items():
+            setattr(self, name, array(name, getattr(self, name), shape))
+        if self.sigma is not None and (self.sigma < 0).any():
+            refuse("noise levels must not be negative", float(self.sigma.min()), "Pass standard deviations >= 0.")
 
     def __repr__(self) -> str:
         count, n, d = self.x.shape
@@ -100,21 +88,9 @@ class Sequences(Value):
         inner = x @ np.swapaxes(x, 1, 2) + variance[:, :, None] * np.eye(n)
         return prior.back(np.einsum("bnr,bn->br", x, solve(inner, y)))
 
-    def chosen(self, index: Index) -> Sequences:
-        """Return some of the sequences.
-
-        Args:
-            index: Their numbers, [b], or a slice of them.
-
-        Returns:
-            Their tokens.
-        """
-        named = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{n: _pick(value, index, 3 if n == "metric" else 1) for n, value in named.items()})
-
 
 @dataclass(eq=False, repr=False)
-class Draw(Value):
+class Draw(Rows):
     """Moments of random sequences and what is known about each.
 
     The loss of weights w_hat on a sequence is 1/2 (w_hat - task)' metric (w_hat - task) + offset: half the mean squared
@@ -161,18 +137,10 @@ class Draw(Value):
             The draw.
 
         Raises:
-            InputError: Shapes do not fit, values are not finite, or answers are not those of the tasks.
+            InputError: Answers are not those of the tasks, numbers of examples do not fit, or a metric is indefinite.
         """
-        x = array("x", sequences.x, ("B", "n", "d"))
-        B, n, d = x.shape
-        array("y", sequences.y, (B, n))
-        queries = array("queries", sequences.queries, (B, "m", d)).astype(np.float64)
-        answers = array("answers", sequences.answers, queries.shape[:2]).astype(np.float64)
-        if sequences.sigma is not None:
-            levels = array("sigma", sequences.sigma, (B, n) if np.ndim(sequences.sigma) == 2 else (B,))
-            if (levels < 0).any():
-                refuse("noise levels must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
-        moments = sequences.moments
+        (B, _, d), moments = sequences.x.shape, sequences.moments
+        queries, answers = sequences.queries.astype(np.float64), sequences.answers.astype(np.float64)
         metric, mean = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1], queries.mean(1)
         if sequences.task is None:
             # The least-squares fit to the queries, of least norm; what it leaves is the offset.
@@ -180,7 +148,7 @@ class Draw(Value):
             left = answers - np.einsum("bmd,bd->bm", queries, fit)
             offset = 0.5 * np.square(left).mean(1)
             return cls(moments, fit, fit, moments.sigma, metric, offset, False, mean, left.mean(1), sequences)
-        task = array("task", sequences.task, (B, d))
+        task = sequences.task
         right = np.einsum("bmd,bd->bm", queries, task)
         if not np.allclose(answers, right, rtol=1e-5, atol=1e-5 * max(float(np.abs(right).max()), 1e-300)):
             rule = "where tasks are given, answers must be <task, query>, without noise"
@@ -189,50 +157,11 @@ class Draw(Value):
             metric, mean = check_metric(sequences.metric, B, d), None
         return cls(moments, task, task, moments.sigma, metric, oracle=False, mean=mean, tokens=sequences)
 
-    @classmethod
-    def joined(cls, draws: Sequence[Draw], *, innermost: bool = True) -> Draw:
-        """Put draws of one problem together.
-
-        Args:
-            draws: The draws, at least one.
-            innermost: Whether the batch is innermost in memory, as the engines like it; otherwise it is outermost, so
-                that any of its sequences are chosen quickly.
-
-        Returns:
-            All their sequences.
-        """
-        if len(draws) == 1:
-            return draws[0]
-        first, parts, whole = draws[0], [draw.moments for draw in draws], partial(_joined, innermost=innermost)
-        moments = Moments._trusted(
-            whole([part.gram for part in parts]),
-            np.concatenate([part.counts for part in parts]) if np.ndim(parts[0].context) else parts[0].context,
-            whole([part.sigma for part in parts]),
-            whole([part.sums for part in parts]),
-        )
-        others = {name: whole([getattr(draw, name) for draw in draws], axes) for name, axes in AXES.items()}
-        others["ridge"] = others["task"] if first.ridge is first.task else whole([draw.ridge for draw in draws])
-        return cls(moments, **others, oracle=first.oracle, tokens=_joined_tokens([draw.tokens for draw in draws]))
-
     @property
     def nbytes(self) -> int:
         """The memory of the arrays, without tokens."""
         arrays = {id(value): value for value in (*vars(self.moments).values(), *vars(self).values())}
         return sum(value.nbytes for value in arrays.values() if isinstance(value, np.ndarray))
-
-    def chosen(self, index: Index) -> Draw:
-        """Return some of the sequences.
-
-        Args:
-            index: Their numbers, [b], or a slice of them.
-
-        Returns:
-            Their draw.
-        """
-        picked = {name: _pick(getattr(self, name), index, axes) for name, axes in AXES.items()}
-        picked["ridge"] = picked["task"] if self.ridge is self.task else self.ridge[index]
-        tokens = None if self.tokens is None else self.tokens.chosen(index)
-        return replace(self, moments=self.moments.chosen(index), tokens=tokens, **picked)
 
     def by_length(self) -> Iterator[Draw]:
         """Split the sequences by their number of examples: draws whose `moments.context` is a number."""
@@ -353,37 +282,6 @@ class Draw(Value):
         Returns:
             The draw.
         """
-        if self.moments.dtype == dtype:
-            return self
-
-        def cast(value: Float | None) -> Any:
-            return None if value is None else read_only(np.asarray(value).astype(dtype))
-
-        m = self.moments
-        moments = Moments._trusted(cast(m.gram), m.context, m.sigma, cast(m.sums))
-        task, ridge, metric, mean = (cast(value) for value in (self.task, self.ridge, self.metric, self.mean))
-        return replace(self, moments=moments, task=task, ridge=ridge, metric=metric, mean=mean)
-
-
-def _pick(value: Any, index: Index, axes: int = 1) -> Any:
-    """Some rows of an array, if there is one; one with fewer axes is shared by all sequences."""
-    return value if value is None or np.ndim(value) < axes else read_only(value[index])
-
-
-def _joined(values: Sequence[Any], axes: int = 1, innermost: bool = True) -> Any:
-    """Rows of several arrays, if there are any, with the batch innermost or outermost in memory."""
-    if values[0] is None or np.ndim(values[0]) < axes:
-        return values[0]
-    count, shape = sum(map(len, values)), values[0].shape[1:]
-    whole = np.empty((*shape, count) if innermost else (count, *shape), values[0].dtype)
-    return read_only(np.concatenate(values, out=np.moveaxis(whole, -1, 0) if innermost else whole))
-
-
-def _joined_tokens(parts: Sequence[Sequences | None]) -> Sequences | None:
-    if parts[0] is None:
-        return None
-    every: list[Any] = list(parts)
-    axes = {"metric": 3}
-    return Sequences(
-        **{f.name: _joined([getattr(part, f.name) for part in every], axes.get(f.name, 1)) for f in fields(Sequences)}
-    )
+        names = ("gram", "sums", "task", "ridge", "metric", "mean")
+        same = self.moments.dtype == dtype
+        return self if same else self.mapped(lambda name, value: value.astype(dtype) if name in names else value)
