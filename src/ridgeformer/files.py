@@ -180,16 +180,16 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
         InputError: It does not exist, is a folder, a pipe or a device, is too large, or must not be read.
         StorageError: The system fails to read it.
     """
+
+    def wrong(rule: str, state: str, remedy: str) -> InputError:
+        return InputError(f"{what} must be {rule}; {short(path)} {state}. {remedy}")
+
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise InputError(
-                f"{what} must be a file; {short(path)} is a folder. Name a file in it, such as model.safetensors."
-            )
+            raise wrong("a file", "is a folder", "Name a file in it, such as model.safetensors.")
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name an ordinary file."
-            )
+            raise wrong("an ordinary file", "is a pipe or a device", "Name an ordinary file.")
         if status.st_size > most:
             size = f"{short(path)} has {status.st_size:,}"
             raise InputError(f"{what} may have {most:,} bytes; {size}. Name another file.")
@@ -200,14 +200,13 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
     except RidgeformerError:
         raise
     except PermissionError as error:
-        raise InputError(
-            f"{what} must be a file that you may read; {short(path)} is not. Change its permissions."
-        ) from error
+        raise wrong("a file that you may read", "is not", "Change its permissions.") from error
     except (OSError, ValueError) as error:
-        rule = f"{what} must be a file that can be read; {short(path)} cannot ({_reason(error)})"
+        rule, state = "a file that can be read", f"cannot ({_reason(error)})"
         if isinstance(error, ValueError) or error.errno in WRONG_PATH:
-            raise InputError(f"{rule}. Check the path.") from error
-        raise StorageError(f"{rule}. Check the disk or the network, then run this again.") from error
+            raise wrong(rule, state, "Check the path.") from error
+        remedy = "Check the disk or the network, then run this again."
+        raise StorageError(str(wrong(rule, state, remedy))) from error
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

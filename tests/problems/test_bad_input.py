@@ -261,7 +261,7 @@ test_others = refusals(
     (lambda: Problem.parse(5), "a problem must be described by text; got 5. Write 'd=10 n=20 uniform(0,5)'."),
     (lambda: Problem(0, 5, 1), "dim must be at least 1; got 0. Pass 1 or more."),
     (lambda: Problem(10**9, 3, 1), "dim must be at most 4096; got 1000000000. Pass 4096 or less."),
-    (lambda: Problem(np.array(3), 8, 1), "a range or list of them; got array(3). Pass 10, "),
+    (lambda: Problem(np.array(3), 8, 1), "dim must be a whole number; got array(3). Pass a whole number"),
     (lambda: Problem("2..x", 8, 1), "dim must be a dimension, or a range or list of them; got '2..x'. Pass 10, "),
     (lambda: Problem("3,3", 8, 1), "dimensions must differ from each other; got '3,3'. Name each of them once."),
     (lambda: Problem(2, "4d..d", 1), "such as 2d, d+2 ... got '4d..d', whose range is 8..2 at d = 2. Pass "),

@@ -17,6 +17,7 @@ True
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,17 +72,15 @@ class Stretched(CustomProblem):
         """See `BaseProblem.arguments`."""
         return {"problem": self.problem, "rare": self.rare}
 
-    @property
-    def _parts(self) -> tuple[Problem, Array | None, Array, float]:
+    @cached_property
+    def _parts(self) -> tuple[Problem, Any, Array, float]:
         """The problem, a root of its covariance, the factors of variance, and the largest eigenvalue that counts."""
-        if "parts" not in self._own:
-            of = Problem.parse(self.problem)
-            values, weights = eigenvalues(self.dim, self.context)
-            beyond = np.cumsum(weights[::-1])[::-1] - weights
-            root = None if of.is_isotropic else np.linalg.cholesky(of.features.mean_covariance(self.dim))
-            factors = np.array([factor(cost, np.full(1, float(self.context)))[0] for cost in COSTS])
-            self._own["parts"] = of, root, factors, float(values[beyond > self.rare].max())
-        return self._own["parts"]  # type: ignore[no-any-return]
+        of = Problem.parse(self.problem)
+        values, weights = eigenvalues(self.dim, self.context)
+        beyond = np.cumsum(weights[::-1])[::-1] - weights
+        root = None if of.is_isotropic else np.linalg.cholesky(of.features.mean_covariance(self.dim))
+        factors = np.array([factor(cost, np.full(1, float(self.context)))[0] for cost in COSTS])
+        return of, root, np.asarray(factors, np.float64), float(values[beyond > self.rare].max())
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""

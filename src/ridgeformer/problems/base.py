@@ -291,10 +291,9 @@ class BaseProblem(Value, ABC):
         Raises:
             InputError: The problem only draws moments.
         """
-        key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
-        drawn = self._draw_tokens(key, count, first, integer("queries", queries, 1, 1 << 20)).tokens
-        assert drawn is not None
-        return drawn
+        draw = self.moments(count, seed=seed, stream=stream, step=step, first=first, tokens=True, queries=queries)
+        assert draw.tokens is not None
+        return draw.tokens
 
     def step(
         self,

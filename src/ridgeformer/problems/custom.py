@@ -8,7 +8,8 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from ridgeformer.problems.tokens import Bank
 from ridgeformer.validation import array, integer, register
 
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
-OWN = "_CustomProblem__own"  # the attribute that holds what is computed from a problem, and no part of its state
+GIVEN = "_CustomProblem__given"  # the attribute that holds the arguments, and is no part of the state
 CUSTOM: dict[str, type[CustomProblem]] = {}  # by name; a subclass with a name enters itself
 
 
@@ -65,6 +66,7 @@ class CustomProblem(BaseProblem):
     name: ClassVar[str | None] = None
     context: Any = None
     noise: Noise | None = None
+    __given: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Enter a subclass with a name among those that stored runs can be read with."""
@@ -92,32 +94,25 @@ class CustomProblem(BaseProblem):
     @property
     def signal(self) -> float:  # type: ignore[override]
         """The mean square of what is to be predicted, estimated once from a sample."""
-        return float(self._facts["signal"])
+        return float(self.__facts["signal"])
 
     @property
     def feature_scale(self) -> float:  # type: ignore[override]
         """The root mean square of a feature, estimated once from a sample."""
-        return float(self._facts["scale"])
+        return float(self.__facts["scale"])
 
     @property
     def has_oracle(self) -> bool:  # type: ignore[override]
         """Whether the subclass has a method `oracle`, or draws moments with the weights of an oracle."""
-        return bool(self._facts["oracle"])
+        return bool(self.__facts["oracle"])
 
-    @property
-    def _own(self) -> dict[str, Any]:
-        """Values that are computed from the problem: no part of its state, and never stored."""
-        return vars(self).setdefault(OWN, {})  # type: ignore[no-any-return]
-
-    @property
-    def _facts(self) -> dict[str, float]:
+    @cached_property
+    def __facts(self) -> dict[str, float]:
         """The mean square of labels and features, and whether there is an oracle, from a sample."""
-        if "facts" not in self._own:
-            draw = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
-            squares = np.einsum("bii->b", draw.moments.S) / draw.moments.dim / draw.moments.counts
-            signal = 2 * float(draw.both_losses(np.zeros_like(draw.task))[1].mean())
-            self._own["facts"] = {"signal": signal, "scale": np.sqrt(squares.mean()), "oracle": draw.oracle}
-        return self._own["facts"]  # type: ignore[no-any-return]
+        draw = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
+        squares = np.einsum("bii->b", draw.moments.S) / draw.moments.dim / draw.moments.counts
+        signal = 2 * float(draw.both_losses(np.zeros_like(draw.task))[1].mean())
+        return {"signal": signal, "scale": np.sqrt(squares.mean()), "oracle": draw.oracle}
 
     def affordable(self, count: int) -> int:
         """See `BaseProblem.affordable`."""
@@ -129,26 +124,24 @@ class CustomProblem(BaseProblem):
 
     # ---- sequences --------------------------------------------------------------------------------------
 
-    @property
-    def _bank(self) -> Bank:
-        if "bank" not in self._own:
-            self._check_setup()
-            self._own["bank"] = Bank(self.drawn, self.lengths.most * self.dim)
-        return self._own["bank"]  # type: ignore[no-any-return]
+    @cached_property
+    def __bank(self) -> Bank:
+        self._check_setup()
+        return Bank(self.drawn, self.lengths.most * self.dim)
 
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        draw = self._bank.draw(key, count, first, dtype)
+        draw = self.__bank.draw(key, count, first, dtype)
         if sums and draw.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
         return draw
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
+        return self._evaluated(kernel, self.__bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
-        draw = self._bank.draw(key, count, first, tokens=True)
+        draw = self.__bank.draw(key, count, first, tokens=True)
         if draw.tokens is None:
             refuse(
                 "this needs a problem that draws tokens", f"{self}, which draws moments", "Return Sequences from draw."
@@ -216,13 +209,13 @@ class CustomProblem(BaseProblem):
     def __new__(cls, *args: Any, **keywords: Any) -> CustomProblem:
         """Remember the arguments: together with the class they are what the problem is."""
         made = super().__new__(cls)
-        vars(made)[OWN] = {"given": (args, keywords)}
+        made.__given = args, keywords
         return made
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `__init__` with their values, defaults included."""
-        args, keywords = self._own["given"]
+        args, keywords = self.__given
         bound = inspect.signature(type(self)).bind(*args, **keywords)
         bound.apply_defaults()
         variable = [p.name for p in bound.signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -275,17 +268,13 @@ class CustomProblem(BaseProblem):
         self.as_dict()
 
     def _state(self) -> dict[str, Any]:
-        """All attributes, private ones included."""
-        return {name: value for name, value in vars(self).items() if name not in ("_sealed", OWN)}
+        """All attributes that were set, private ones included, but no cached properties."""
+        own, kind = ("_sealed", GIVEN), type(self)
+        held = {name: value for name, value in vars(self).items() if name not in own}
+        return {name: v for name, v in held.items() if not isinstance(getattr(kind, name, None), cached_property)}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), OWN: {"given": self._own["given"]}}
-
-    def _seal(self) -> Self:
-        own = vars(self).pop(OWN)
-        super()._seal()
-        vars(self)[OWN] = own
-        return self
+        return {**self._state(), GIVEN: self.__given}  # what is computed from these is computed again
 
     def __str__(self) -> str:
         return self.label

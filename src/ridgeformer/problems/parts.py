@@ -13,24 +13,20 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.laws import Described, Written
-from ridgeformer.validation import integer
+from ridgeformer.validation import axes, integer
 from ridgeformer.values import read_only
 
 MOST_EXAMPLES, MOST_LENGTHS, MOST_DIM = 1 << 52, 10_000, 4096
-CONTEXT = "the context must be a number of examples, a range or a list of them"
-CONTEXTS = 'Pass 20, range(10, 41), [10, 20, 40], "10..40" or "10,20,40".'
-DIMENSION = "dim must be a dimension, or a range or list of them"
-DIMENSIONS = 'Pass 10, "2..32" or [2, 4, 8].'
 TERM = re.compile(r"(?:(?P<factor>\d*\.?\d*)d(?P<more>[+-]\d+)?|(?P<number>\d+))")
 DEPENDING = "a context that depends on d must be made of terms such as 2d, d+2 or 20, ranges of them or lists"
 TERMS = 'Pass "d..4d", "2d" or "d+2,2d,4d".'
@@ -100,29 +96,55 @@ def _ranges(text: str, term: Callable[[str], int]) -> list[range]:
     return [range(term(first), term(last if dots else first) + 1) for first, dots, last in ends]
 
 
-def _whole_numbers(given: Any, name: str, plural: str, most: int, rule: str, remedy: str) -> list[int]:
-    """Different whole numbers, ascending, from one, a range or list of them, or text such as `2..8,16`."""
-    parts = [given] if isinstance(given, range) else []
-    if isinstance(given, str):
-        try:
-            parts = _ranges(given, int)
-        except ValueError:
-            refuse(rule, shown(given), remedy)
-        if not all(parts):
-            refuse(rule, f"{shown(given)}, which ends before it begins", remedy)
-        for part in parts:
-            integer(name, part[-1], integer(name, part[0], 1, most), most)  # before a range of any size is written out
-    if (many := sum(map(len, parts))) > MOST_LENGTHS:
-        refuse(f"there may be at most {MOST_LENGTHS:,} {plural}", f"{many:,}", "Pass a range with a larger step.")
-    values = chain(*parts) if parts else [given] if isinstance(given, Integral) else given
-    if isinstance(given, bool) or not isinstance(values, Iterable) or _single(values):
-        refuse(rule, shown(given), remedy)
-    numbers = [integer(name, value, 1, most) for value in values]
-    if not numbers:
-        refuse(rule, "an empty range or list", remedy)
-    if len(set(numbers)) < len(numbers):
-        refuse(f"{plural} must differ from each other", shown(given), "Name each of them once.")
-    return sorted(numbers)
+class _Numbers(NamedTuple):
+    """Whole numbers of which a problem takes one or several: their names, the largest, a rule and a remedy."""
+
+    name: str
+    plural: str
+    most: int
+    rule: str
+    remedy: str
+
+    def listed(self, given: Any) -> list[int]:
+        """Different numbers, ascending, from one, a range or list of them, or text such as `2..8,16`."""
+        parts = [given] if isinstance(given, range) else []
+        if isinstance(given, str):
+            try:
+                parts = _ranges(given, int)
+            except ValueError:
+                refuse(self.rule, shown(given), self.remedy)
+            if not all(parts):
+                refuse(self.rule, f"{shown(given)}, which ends before it begins", self.remedy)
+            for end in (end for part in parts for end in (part[0], part[-1])):  # before a range is written out
+                integer(self.name, end, 1, self.most)
+        if (many := sum(map(len, parts))) > MOST_LENGTHS:
+            rule = f"there may be at most {MOST_LENGTHS:,} {self.plural}"
+            refuse(rule, f"{many:,}", "Pass a range with a larger step.")
+        values = list(chain(*parts)) if parts else [given] if isinstance(given, Integral) else given
+        if isinstance(given, bool) or axes(values) != 1:
+            refuse(self.rule, shown(given), self.remedy)
+        numbers = sorted(integer(self.name, value, 1, self.most) for value in values)
+        if not numbers:
+            refuse(self.rule, "an empty range or list", self.remedy)
+        if len(set(numbers)) < len(numbers):
+            refuse(f"{self.plural} must differ from each other", shown(given), "Name each of them once.")
+        return numbers
+
+
+CONTEXTS = _Numbers(
+    "context",
+    "context lengths",
+    MOST_EXAMPLES,
+    "the context must be a number of examples, a range or a list of them",
+    'Pass 20, range(10, 41), [10, 20, 40], "10..40" or "10,20,40".',
+)
+DIMENSIONS = _Numbers(
+    "dim",
+    "dimensions",
+    MOST_DIM,
+    "dim must be a dimension, or a range or list of them",
+    'Pass 10, "2..32" or [2, 4, 8].',
+)
 
 
 class Lengths(Written):
@@ -140,8 +162,7 @@ class Lengths(Written):
         if isinstance(context, Lengths):
             self.values: NDArray[np.int64] = context.values
             return
-        numbers = _whole_numbers(context, "context", "context lengths", MOST_EXAMPLES, CONTEXT, CONTEXTS)
-        self.values = read_only(np.array(numbers, np.int64))
+        self.values = read_only(np.array(CONTEXTS.listed(context), np.int64))
 
     @property
     def fixed(self) -> bool:
@@ -265,8 +286,7 @@ def varies(dim: object) -> bool:
     Returns:
         Whether there are several.
     """
-    several = isinstance(dim, str) and not dim.strip().isdigit()
-    return several or (isinstance(dim, Iterable) and not isinstance(dim, str))
+    return not dim.strip().isdigit() if isinstance(dim, str) else axes(dim) != 0
 
 
 def dimensions(dim: object) -> tuple[int, ...]:
@@ -281,9 +301,4 @@ def dimensions(dim: object) -> tuple[int, ...]:
     Raises:
         InputError: One of them is not a whole number from 1 to 4096, or is named twice.
     """
-    return tuple(_whole_numbers(dim, "dim", "dimensions", MOST_DIM, DIMENSION, DIMENSIONS))
-
-
-def _single(value: object) -> bool:
-    """Whether a value is an array without axes, which claims to be iterable."""
-    return isinstance(value, np.ndarray) and not value.ndim
+    return tuple(DIMENSIONS.listed(dim))
