@@ -85,7 +85,7 @@ class Student(CustomProblem):
 def own_measurements(setup: Setup) -> list[Measurement]:
     """CPU time of training on a problem of one's own over that on uniform(0,3), both with d = 10 and n = 20."""
     found = []
-    train(Problem(2, 4), "diag", 1, progress=False)  # loads what the first training would load
+    train(Problem(2, 4, 1), "diag", 1, progress=False)  # loads what the first training would load
     for family, layers in (("diag", 2),) if setup.quick else (("diag", 3), ("full", 3)):
         times = []
         for problem in (Student(), Problem(noise="uniform(0,3)")):

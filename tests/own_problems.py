@@ -41,3 +41,18 @@ class Uneven(CustomProblem):
         weighed = drawn.x / drawn.sigma[..., None] ** 2
         gram = np.swapaxes(weighed, 1, 2) @ drawn.x + np.eye(2)
         return np.linalg.solve(gram, np.einsum("bnd,bn->bd", weighed, drawn.y)[..., None])[..., 0]
+
+
+class Varying(CustomProblem):
+    """Contexts that may have different numbers of examples, which are given for all of them; without noise."""
+
+    def __init__(self, context="4..8"):
+        self.dim, self.context = 2, context
+
+    def draw(self, rng, count):
+        """See `CustomProblem.draw`."""
+        n, lengths = self.lengths.most, self.lengths.quantile(rng.random(count))
+        x, w = rng.standard_normal((count, n + 2, 2)), rng.standard_normal((count, 2))
+        x[:, :n] *= (np.arange(n) < lengths[:, None])[..., None]
+        y = np.einsum("bnd,bd->bn", x, w)
+        return Sequences(x[:, :n], y[:, :n], x[:, n:], y[:, n:], w, context=lengths)

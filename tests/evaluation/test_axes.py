@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from own_problems import HeavyTails, Uneven
+from own_problems import HeavyTails, Uneven, Varying
 from ridgeformer import Diag, InputError, Layout, LinearTransformer, Problem, compare, evaluate, load
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR
@@ -203,6 +203,12 @@ def test_prefixes_of_problems_of_ones_own():
     for problem, longest in ((NoArgument(), 9), (NoArgument([3, 6]), 3)):
         with pytest.raises(InputError, match="needs an argument context"):
             compare(problem, ConstRR(0.5), {"context": [longest]}, sequences=10)
+
+
+def test_prefixes_where_every_sequence_has_a_number_of_examples():
+    """They are given as an array, also where all are the same."""
+    losses = compare(Varying(), ConstRR(0.1), {"context": [3, 8]}, sequences=500)
+    assert losses.loss[0, 1] == evaluate(Varying(8), ConstRR(0.1), sequences=500).loss < losses.loss[0, 0]
 
 
 def test_prefixes_of_a_problem_with_an_oracle_of_its_own():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from own_problems import HeavyTails
+from own_problems import HeavyTails, Varying
 from ridgeformer import AdaRR, ConstRR, CustomProblem, InputError, Moments, OracleRR, Problem, TunedRR, compare
 from ridgeformer.predictors import Fitted, baselines, huber, lasso, matching_pursuit
 from ridgeformer.predictors.iterative import IterativeRR, heavy_ball, newton, ridge_path
@@ -248,6 +248,12 @@ def test_problems_of_ones_own_have_no_oracle():
     found = compare(problem, chosen, sequences=2000)
     assert found["TunedRR"].loss < found["ConstRR"].loss < found["LeastSquares"].loss
     refused(lambda: baselines("uniform(0,5)"), "the problem must be a Problem; got a str")
+
+
+def test_without_noise_tuned_numbers_are_finite():
+    """The best variance is 0, so that any ceiling will do: the search has no end."""
+    tuned = TunedRR.tune(Varying("3..4"), sequences=500, seed=1)
+    assert np.isfinite([tuned.factor, tuned.ceiling]).all()
 
 
 def test_reasons_name_all_that_differs():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from commands import call
+from own_problems import Varying
 from ridgeformer import InputError, Problem, train, train_many
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Runs, Search
@@ -248,6 +249,12 @@ def test_train_many_returns_a_table(tmp_path):
     assert line.get_label() == "gdpp"
     assert line.get_ydata()[0] == pytest.approx(np.mean(shallow))
     refused(lambda: runs.plot(x="status"), "x must be a column of numbers; got 'status'")
+
+
+def test_a_problem_without_a_name_has_a_table_too():
+    runs = train_many(Varying(), ["gdpp"], [1], protocol=Search(effort=0.1), sequences=500)
+    assert "Varying at 0x" in runs.rows()[0]["problem"]
+    assert "gdpp" in str(runs)
 
 
 def test_a_run_that_lost_against_another_seed_did_not_converge():

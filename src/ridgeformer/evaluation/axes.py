@@ -251,7 +251,7 @@ def _cut(problem: BaseProblem, prefixes: tuple[int, ...], seed: int, first: int,
         gram, sums, before = gram + np.swapaxes(part, 1, 2) @ part, sums + part.sum(1), n
         cuts[n] = Moments._trusted(gram.copy(), n, whole.moments.sigma, sums.copy())
     for n in prefixes:
-        if n == whole.moments.context:  # the bits of an evaluation with as many examples
+        if (whole.moments.counts == n).all():  # the bits of an evaluation with as many examples
             yield whole
         else:
             sigma = tokens.sigma if np.ndim(tokens.sigma) < 2 else tokens.sigma[:, :n]  # type: ignore[arg-type, index]

@@ -24,6 +24,7 @@ from ridgeformer.validation import Array, integer, number
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
 GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
+LARGEST = 300.0  # the logarithm of the largest factor and ceiling
 
 
 class OracleRR(Ridge):
@@ -188,7 +189,7 @@ class TunedRR(Ridge):
         general = None if problem.is_isotropic else _general_objective(draw, prior)
 
         def sampled(logarithms: Array) -> float:
-            factor, ceiling = np.exp(logarithms)
+            factor, ceiling = np.exp(np.minimum(logarithms, LARGEST))
             assert general is not None
             return general(lambda part: np.minimum(factor * estimate(part), ceiling))
 
@@ -198,7 +199,7 @@ class TunedRR(Ridge):
             for f, c in ((1.0, 4.0), (0.7, 0.7), (1e3, const))  # the last is ConstRR
         ]
         best = min(runs, key=lambda run: float(run.fun))
-        factor, ceiling = np.exp(best.x)
+        factor, ceiling = np.exp(np.minimum(best.x, LARGEST))
         return cls(float(factor), float(ceiling), prior)
 
     def _weights(self, moments: Moments) -> Array:

@@ -247,7 +247,7 @@ class CustomProblem(BaseProblem):
             InputError: An argument or an attribute has a type that cannot be stored.
         """
         if self.name is None:
-            return {"problem": f"{type(self).__name__} at {id(self):#x}"}
+            return {"problem": f"{type(self).__name__} at {id(self):#x}", "arguments": {}}
         stored, state = ({name: _plain(name, v) for name, v in d.items()} for d in (self.arguments, self._state()))
         facts: dict[str, Any] = {"problem": self.name, "arguments": stored}
         if any(name not in stored or stored[name] != value for name, value in state.items()):
