@@ -38,8 +38,7 @@ class Kind(NamedTuple):
 KINDS = {"models": Kind(42_000), "journals": Kind(22_000), "records": Kind(12_000, 4), "zoo": Kind(12_000)}
 KINDS |= {"grids": Kind(12_000), "laws": Kind(2_000, 15, what="calls"), "terminal": Kind(200, 250, 40, "calls")}
 KINDS |= {"arrays": Kind(2_000, 4, what="calls"), "pairs": Kind(2_000, 15, what="calls")}
-KINDS |= {"calls": Kind(8_000, what="calls")}
-KINDS |= {"engine": Kind(100_000, what="calls")}
+KINDS |= {"calls": Kind(8_000, what="calls"), "engine": Kind(100_000, what="calls")}
 FULL, QUICK = 570.0, 110.0  # seconds
 HANG = 120.0  # seconds that a chunk may take; waiting forever shows here, computing forever in its case
 
@@ -118,17 +117,12 @@ def _crash(kind, seeds, scratch):
 
 def summary(outcomes):
     """How cases ended, and what was tried, from names such as "flip_bits in record.json: refused"."""
-    ends = Counter()
-    tried = Counter()
+    ends, tried = Counter(), Counter()
     for name, times in outcomes.items():
         damage, _, end = name.rpartition(": ")
         ends[end] += times
         tried[damage.split(" in ")[0].replace("_", " ")] += times
-    return _listed(ends), _listed(tried)
-
-
-def _listed(counts):
-    return ", ".join(f"{times:,} {name}" for name, times in counts.most_common() if name)
+    return [", ".join(f"{n:,} {name}" for name, n in counts.most_common() if name) for counts in (ends, tried)]
 
 
 def run(kinds, seconds, seed, jobs):

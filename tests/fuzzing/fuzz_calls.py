@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ WRONG = [
 
 
 @functools.cache
-def calls() -> dict[str, tuple[Any, dict[str, Any]]]:
+def calls() -> dict[str, functools.partial[Any]]:
     """Functions with arguments that are right, by name."""
     problem = rf.Problem(3, 8, "uniform(0,2)")
     step = rf.LinearTransformer(rf.GDpp(omega=[[0, -0.03]]), 3)
@@ -61,93 +62,77 @@ def calls() -> dict[str, tuple[Any, dict[str, Any]]]:
     drawn, tokens = problem.moments(4), problem.sequences(4, queries=2)
     held = {name: np.asarray(getattr(tokens, name)) for name in ("x", "y", "queries", "answers", "task", "sigma")}
     moments = drawn.moments
-    make: dict[str, tuple[Any, dict[str, Any]]] = {
-        "Problem": (rf.Problem, {"dim": 3, "context": 8, "noise": "fixed(1)", "features": None, "tasks": None}),
-        "moments": (problem.moments, {"count": 5, "seed": 0, "dtype": np.float64, "sums": False, "threads": 1}),
-        "sequences": (problem.sequences, {"count": 5, "seed": 0, "queries": 1}),
-        "oracle": (problem.oracle, {"drawn": tokens}),
-        "problem_from_dict": (problem_from_dict, {"stored": problem.as_dict()}),
-        "as_noise": (noise.as_noise, {"value": "fixed(1)"}),
-        "Categorical": (noise.Categorical, {"levels": [1, 2], "weights": [0.5, 0.5]}),
-        "Moments": (rf.Moments, {"gram": np.asarray(moments.gram), "context": 8, "sigma": np.ones(4), "sums": None}),
-        "from_tokens": (rf.Moments.from_tokens, {"x": held["x"], "y": held["y"]}),
-        "Sequences": (Sequences, {**held, "metric": None}),
-        "Dataset": (Dataset, {"sequences": tokens}),
-        "LinearTransformer": (rf.LinearTransformer, {"family": step.family, "dim": 3, "layout": rf.Layout()}),
-        "random": (rf.LinearTransformer.random, {"family": "diag", "dim": 3, "layers": 2, "layout": rf.Layout()}),
-        "Diag": (rf.Diag, {"omega": np.zeros((1, 2, 2))}),
-        "Layout": (rf.Layout, {"attention": "sum", "coordinate": "none", "scratch": 0}),
-        "weights": (diag.weights, {"moments": moments}),
-        "predict": (diag.predict, {name: held[name] for name in ("x", "y", "queries")}),
-        "trace": (diag.trace, {"contexts": moments}),
-        "step": (diag.step, {"problem": problem, "sequences": 16, "seed": 0, "gradient": True, "threads": 1}),
-        "ConstRR": (rf.ConstRR, {"variance": 1.0}),
-        "TunedRR": (rf.TunedRR, {"factor": 1.0, "ceiling": 1.0, "prior": None}),
-        "Universal": (predictors.Universal, {"model": step, "signal": 1.0, "own_scale": False}),
-        "Guarded": (predictors.Guarded, {"model": step, "fallback": rf.ConstRR(1.0), "tolerance": 0.3}),
-    }
-    found = {**make, **_trained(problem, step, diag), **_measured(problem, step)}
-    for function, arguments in found.values():
-        if not {"path", "folder"} & arguments.keys():  # others need files
-            function(**arguments)
-    return found
+    found = [
+        partial(rf.Problem, dim=3, context=8, noise="fixed(1)", features=None, tasks=None),
+        partial(problem.moments, count=5, seed=0, dtype=np.float64, sums=False, threads=1),
+        partial(problem.sequences, count=5, seed=0, queries=1),
+        partial(problem.oracle, drawn=tokens),
+        partial(problem_from_dict, stored=problem.as_dict()),
+        partial(noise.as_noise, value="fixed(1)"),
+        partial(noise.Categorical, levels=[1, 2], weights=[0.5, 0.5]),
+        partial(rf.Moments, gram=np.asarray(moments.gram), context=8, sigma=np.ones(4), sums=None),
+        partial(rf.Moments.from_tokens, x=held["x"], y=held["y"]),
+        partial(Sequences, **held, metric=None),
+        partial(Dataset, sequences=tokens),
+        partial(rf.LinearTransformer, family=step.family, dim=3, layout=rf.Layout()),
+        partial(rf.LinearTransformer.random, family="diag", dim=3, layers=2, layout=rf.Layout()),
+        partial(rf.Diag, omega=np.zeros((1, 2, 2))),
+        partial(rf.Layout, attention="sum", coordinate="none", scratch=0),
+        partial(diag.weights, moments=moments),
+        partial(diag.predict, **{name: held[name] for name in ("x", "y", "queries")}),
+        partial(diag.trace, contexts=moments),
+        partial(diag.step, problem=problem, sequences=16, seed=0, gradient=True, threads=1),
+        partial(rf.ConstRR, variance=1.0),
+        partial(rf.TunedRR, factor=1.0, ceiling=1.0, prior=None),
+        partial(predictors.Universal, model=step, signal=1.0, own_scale=False),
+        partial(predictors.Guarded, model=step, fallback=rf.ConstRR(1.0), tolerance=0.3),
+        *_trained(problem, step, diag),
+        *_measured(problem, step),
+    ]
+    for call in found:
+        if not {"path", "folder"} & call.keywords.keys():  # others need files
+            call()
+    return {call.func.__qualname__: call for call in found}
 
 
-def _measured(problem: Any, step: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+def _measured(problem: Any, step: Any) -> list[functools.partial[Any]]:
     """Functions that measure losses."""
     few = {"sequences": 20, "seed": 0}
-    one = rf.compare(problem, {"a": step, "b": rf.ConstRR(1.0)}, sequences=20)
+    both = rf.compare(problem, {"a": step, "b": rf.ConstRR(1.0)}, sequences=20)
     levels = rf.compare(problem, step, over={"noise": [1, 2]}, sequences=9)
-    return {
-        "evaluate": (rf.evaluate, {"problem": problem, "predictor": step, **few}),
-        "compare": (rf.compare, {"problem": problem, "predictors": [step], "over": None, **few}),
-        "at": (levels.at, {"noise": 1}),
-        "difference": (one.difference, {"first": "a", "second": "b"}),
-    }
+    return [
+        partial(rf.evaluate, problem=problem, predictor=step, **few),
+        partial(rf.compare, problem=problem, predictors=[step], over=None, **few),
+        partial(levels.at, noise=1),
+        partial(both.difference, first="a", second="b"),
+    ]
 
 
-def _trained(problem: Any, step: Any, diag: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+def _trained(problem: Any, step: Any, diag: Any) -> list[functools.partial[Any]]:
     """Functions that train, store or explain."""
-    return {
-        "train": (
-            training.train,
-            {
-                "problem": problem,
-                "family": "gdpp",
-                "layers": 1,
-                "heads": 1,
-                "seed": 0,
-                "protocol": "search",
-                "out": None,
-            }
-            | {"sequences": 20, "layout": None, "init": None, "callbacks": (), "progress": False, "threads": 1},
+    run = {"seed": 0, "protocol": "search", "out": None, "layout": None, "init": None, "callbacks": (), "threads": 1}
+    few = {"sequences": 20, "progress": False}
+    return [
+        partial(training.train, problem=problem, family="gdpp", layers=1, heads=1, **run, **few),
+        partial(training.train_many, problem=problem, families=["gdpp"], layers=[1], seeds=[0], **few),
+        partial(training.Search, effort=1, caution=1, precision="auto", seconds=None, tolerated=None),
+        partial(
+            training.GradientDescent, rate=0.1, steps=3, batch=16, clip=1, record=1, snapshots=2, schedule="constant"
         ),
-        "train_many": (
-            training.train_many,
-            {"problem": problem, "families": ["gdpp"], "layers": [1], "seeds": [0], "sequences": 20, "progress": False},
-        ),
-        "Search": (
-            training.Search,
-            {"effort": 1, "caution": 1, "precision": "auto", "seconds": None, "tolerated": None},
-        ),
-        "Descent": (
-            training.GradientDescent,
-            {"rate": 0.1, "steps": 3, "batch": 16, "clip": 1, "record": 1, "snapshots": 2, "schedule": "constant"},
-        ),
-        "PaperProtocol": (training.PaperProtocol, {"steps": 3, "rate": 0.1}),
-        "CSVLogger": (training.CSVLogger, {"path": "a.csv"}),
-        "Training.load": (rf.Training.load, {"folder": "."}),
-        "Runs.load": (rf.Runs.load, {"folder": "."}),
-        "load": (rf.load, {"name": "zoo:diag/4/uniform(0,5)"}),
-        "save": (rf.save, {"model": step, "path": "a.safetensors"}),
-        "read_grid": (sweeps.read_grid, {"path": "a.toml"}),
-        "write": (export.write, {"content": "x", "path": "a.py"}),
-        "diagonal_part": (explanation.diagonal_part, {"model": diag, "layers": [0]}),
-        "exact_loss": (exact.exact_loss, {"problem": problem, "model": step}),
-        "least_excess_loss": (exact.least_excess_loss, {"problem": problem, "layers": 1}),
-        "risk": (one_layer.risk, {"problem": problem, "W": 0.05 * np.eye(3)}),
-        "engine": (engine.resolve, {"engine": None}),
-    }
+        partial(training.PaperProtocol, steps=3, rate=0.1),
+        partial(training.CSVLogger, path="a.csv"),
+        partial(rf.Training.load, folder="."),
+        partial(rf.Runs.load, folder="."),
+        partial(rf.load, name="zoo:diag/4/uniform(0,5)"),
+        partial(rf.save, model=step, path="a.safetensors"),
+        partial(sweeps.read_grid, path="a.toml"),
+        partial(export.write, content="x", path="a.py"),
+        partial(explanation.diagonal_part, model=diag, layers=[0]),
+        partial(exact.exact_loss, problem=problem, model=step),
+        partial(exact.least_excess_loss, problem=problem, layers=1),
+        partial(one_layer.risk, problem=problem, W=0.05 * np.eye(3)),
+        partial(engine.resolve, engine=None),
+    ]
 
 
 def judge(rng: random.Random, folder: Path) -> str:
@@ -156,18 +141,14 @@ def judge(rng: random.Random, folder: Path) -> str:
     os.chdir(folder)  # some arguments are names of files
     try:
         name = rng.choice(sorted(calls()))
-        function, arguments = calls()[name]
-        changed, wrong = rng.choice(sorted(arguments)), rng.choice(WRONG)
-        if (
-            changed in ("sequences", "count", "layers")
-            and isinstance(wrong, int | np.integer | bytes)
-            and wrong not in (True, -1, 0, 1)
-        ):
+        changed, wrong = rng.choice(sorted(calls()[name].keywords)), rng.choice(WRONG)
+        large = isinstance(wrong, int | np.integer | bytes) and wrong not in (True, -1, 0, 1)
+        if large and changed in ("sequences", "count", "layers"):
             return f"{name}: skipped"  # right, but too large
 
         def call() -> str:
             try:
-                result = function(**{**arguments, changed: wrong})
+                result = calls()[name](**{changed: wrong})
             except (rf.errors.RidgeformerError, KeyError) as error:
                 check_message(error)
                 return "refused"

@@ -22,6 +22,7 @@ import numpy as np
 from fuzz_mutations import JSON, TENSORS, damaged
 
 from ridgeformer import InputError
+from ridgeformer.training.store import DamagedRunWarning
 
 SAVED = Path(__file__).parents[2] / "build" / "fuzz"
 HANG = 5.0  # seconds of computing that a case may take
@@ -41,13 +42,21 @@ Content = bytes | Instead
 
 
 @dataclass(frozen=True)
+class Truth:
+    """Sound files by name, and what they hold, in a form that can be compared."""
+
+    files: dict[str, bytes]
+    content: Any
+
+
+@dataclass(frozen=True)
 class Case:
     """Files to be read.
 
     Attributes:
         what: The name of the damage.
         files: By name.
-        truth: What the undamaged files hold.
+        truth: The undamaged files.
         sealed: Whether the checksums were made for the changed content, so that it may load as something else.
     """
 
@@ -57,25 +66,25 @@ class Case:
     sealed: bool = False
 
 
-def make_case(truths, rng, sealed, damages):
+def make_case(truths, rng, sealed, damages=None, strangers=()):
     """One damaged set of files: most often in one file, sometimes in two, or with a file of another set.
 
     Args:
-        truths: Sound sets, with their content as `files`.
+        truths: Sound sets.
         rng: Where all choices come from.
         sealed: Gives changed files of a set with the right checksums.
-        damages: The names of the files to damage together; one entry is chosen.
+        damages: The names of the files to damage together, of which one entry is chosen; None for each file alone.
+        strangers: Sets of which a file may take the place of one of the same name.
     """
     truth, kind = rng.choice(truths), rng.random()
-    files = dict(truth.files)
-    if kind < 0.04:
+    files, others = dict(truth.files), [other for other in strangers if other is not truth]
+    if kind < 0.04 and (others or kind < 0.01):
         name = rng.choice(sorted(files))
-        others = [other.files[name] for other in truths if other is not truth]
-        files[name] = rng.choice([*Instead] if kind < 0.01 else others)
+        files[name] = rng.choice([*Instead] if kind < 0.01 else [other.files[name] for other in others])
         return Case("another thing" if kind < 0.01 else "another set's", files, truth)
     if kind < 0.1:
         return Case("sealed", files | sealed(truth, rng), truth, sealed=True)
-    names = rng.choice(damages)
+    names = rng.choice(damages or [[name] for name in files])
     for name in names:
         what, files[name] = damaged(truth.files[name], rng, TENSORS if name.endswith(".safetensors") else JSON)
     return Case(f"{what} in {' and '.join(names)}", files, truth)
@@ -135,6 +144,18 @@ def attempt(read):
     except InputError as error:
         check_message(error)
         return "refused"
+
+
+def with_damage_warnings(read):
+    """What reading returns, and whether it warned of damage; any other warning is a violation."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read()
+    for warning in caught:
+        if warning.category is not DamagedRunWarning:
+            raise AssertionError(f"it warns of something else: {warning.category.__name__}: {warning.message}")
+        check_message(warning.message)
+    return found, bool(caught)
 
 
 def check_message(message):

@@ -6,29 +6,24 @@ What is lost is reported by a `DamagedRunWarning`, and the history ends where th
 import functools
 import json
 import tempfile
-import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import fuzz_cases
 import numpy as np
-from fuzz_cases import Case, Instead
-from fuzz_mutations import BYTES, TENSORS, damaged, edit_json, nest_json, split
+from fuzz_cases import Truth, make_case, with_damage_warnings
+from fuzz_mutations import edit_json, nest_json, split
 
 from ridgeformer.files import pack
-from ridgeformer.training.store import DamagedRunWarning, Journal, _seal
+from ridgeformer.training.store import Journal, _seal
 
 NAME = "journal.safetensors"
 WRITER = {"run": "diag-2x1", "ridgeformer": "0.2.0", "engine": "numpy"}
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What a journal holds: the content of its file, the pieces, and the history with its length at every piece."""
+class Kept(NamedTuple):
+    """What a journal holds: the pieces, and the history with its length at every piece."""
 
-    content: bytes
     pieces: dict[str, dict[str, Any]]
     history: list[tuple[str, int, float]]
     marks: dict[str, int]
@@ -73,43 +68,28 @@ def _written(pieces, forgotten, writer):
         journal.write()
         content = journal.path.read_bytes()
     kept = {name: arrays for name, arrays in pieces.items() if name not in forgotten}
-    return Truth(content, kept, journal.history, marks)
+    return Truth({NAME: content}, Kept(kept, journal.history, marks))
 
 
 def make(rng):
-    """One damaged journal."""
+    """One damaged journal; see `fuzz_cases.make_case`."""
     *mine, other = sound()
-    truth, kind = rng.choice(mine), rng.random()
-    if kind < 0.005:
-        return Case("another thing", {NAME: rng.choice([*Instead])}, truth)
-    if kind < 0.01:
-        return Case("another run's", {NAME: other.content}, truth)
-    if kind < 0.05:
-        return Case("sealed", {NAME: sealed(truth, rng)}, truth, sealed=True)
-    what, changed = damaged(truth.content, rng, TENSORS if truth.pieces else BYTES)
-    return Case(what, {NAME: changed}, truth)
+    return make_case(mine, rng, sealed, strangers=[other])
 
 
 def sealed(truth, rng):
     """A journal with the right checksums and odd facts, as another program might write it."""
-    header, _ = split(truth.content)
-    metadata = header["__metadata__"]
+    metadata = split(truth.files[NAME])[0]["__metadata__"]
     facts = rng.choice((edit_json, edit_json, nest_json))(metadata["facts"].encode(), rng).decode()
     metadata |= {"facts": facts, "facts checksum": _seal(facts)}
-    tensors = {f"{n}/{key}": value for n, arrays in enumerate(truth.pieces.values()) for key, value in arrays.items()}
-    return pack(tensors, metadata)
+    pieces = enumerate(truth.content.pieces.values())
+    return {NAME: pack({f"{n}/{key}": v for n, arrays in pieces for key, v in arrays.items()}, metadata)}
 
 
 def judge(folder, case):
     """Open the journal and compare what it recalls."""
-    truth = case.truth
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        journal = Journal(folder / NAME, writer=WRITER)
-    for warning in caught:
-        if warning.category is not DamagedRunWarning:
-            raise AssertionError(f"it warns of something else: {warning.category.__name__}: {warning.message}")
-        fuzz_cases.check_message(warning.message)
+    truth = case.truth.content
+    journal, warned = with_damage_warnings(lambda: Journal(folder / NAME, writer=WRITER))
     if case.sealed:
         return "opened"
     names = [name for name in truth.pieces if journal.recall(name) is not None]
@@ -118,12 +98,11 @@ def judge(folder, case):
     for name in names:
         if _bits(journal.recall(name)) != _bits(truth.pieces[name]):
             raise AssertionError(f"it recalls another {name}")
-    whole = len(names) == len(truth.pieces) and not caught
+    whole = len(names) == len(truth.pieces) and not warned
     expected = len(truth.history) if whole else max((truth.marks[name] for name in names), default=0)
     if json.dumps(journal.history) != json.dumps(truth.history[:expected]):
         raise AssertionError(f"its history has {len(journal.history)} entries, not the first {expected}")
-    missing = not (folder / NAME).exists()
-    if not whole and not caught and not missing:
+    if not whole and not warned and (folder / NAME).exists():
         raise AssertionError("something is lost, and there was no warning")
     return "unchanged" if whole else "lost with a warning" if not names else "kept up to the damage"
 

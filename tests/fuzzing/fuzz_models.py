@@ -7,10 +7,9 @@ import math
 import tempfile
 from pathlib import Path
 
-import fuzz_cases
 import numpy as np
-from fuzz_cases import Case, Instead
-from fuzz_mutations import ODD, TENSORS, damaged, edit_json, nest_json
+from fuzz_cases import Truth, attempt, make_case
+from fuzz_mutations import ODD, edit_json, nest_json
 
 from ridgeformer import Diag, GDpp, LinearTransformer, load, save
 from ridgeformer.files import pack
@@ -22,44 +21,29 @@ NAME = "model.safetensors"
 @functools.cache
 def sound():
     """Models of every family and form, as files, with their fingerprints."""
+    shapes = [("full", 2, 1, 1), ("full", 3, 2, 2), ("diag", 4, 3, 2), ("diag", 4, 3, 2), ("gdpp", 2, 2, 1)]
     models = [
         LinearTransformer.random(family, dim=dim, layers=layers, heads=heads, seed=seed)
-        for family, dim, layers, heads, seed in [
-            ("full", 2, 1, 1, 0),
-            ("full", 3, 2, 2, 1),
-            ("diag", 4, 3, 2, 2),
-            ("diag", 4, 3, 2, 3),
-            ("gdpp", 2, 2, 1, 4),
-        ]
+        for seed, (family, dim, layers, heads) in enumerate(shapes)
     ]
-    models += [models[1].astype(np.float32)]
-    models += [
-        LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10),
-        LinearTransformer(GDpp(omega=[[0.1, 0.2]]), 3),
-    ]
+    models += [models[1].astype(np.float32), LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)]
+    models += [LinearTransformer(GDpp(omega=[[0.1, 0.2]]), 3)]
     records = [None, {"loss": 0.25, "spec": {"seed": 3}, "history": [["race", 1, 0.5]]}]
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for number, model in enumerate(models):
             path = Path(folder, NAME)
             save(model, path, record=records[number % 2])
-            found.append((path.read_bytes(), fingerprint(model)))
+            found.append(Truth({NAME: path.read_bytes()}, fingerprint(model)))
     return found
 
 
 def make(rng):
-    """One damaged file."""
-    content, mark = rng.choice(sound())
-    kind = rng.random()
-    if kind < 0.005:
-        return Case("another thing", {NAME: rng.choice([*Instead])}, mark)
-    if kind < 0.1:
-        return Case("sealed", {NAME: sealed(rng)}, mark, sealed=True)
-    what, changed = damaged(content, rng, TENSORS)
-    return Case(what, {NAME: changed}, mark)
+    """One damaged file; see `fuzz_cases.make_case`."""
+    return make_case(sound(), rng, sealed)
 
 
-def sealed(rng):
+def sealed(truth, rng):
     """A file with the right checksum and an odd content, as another program might write it."""
     family = rng.choice(("full", "diag", "gdpp"))
     model = LinearTransformer.random(family, dim=2, layers=2, heads=1, seed=rng.randrange(9))
@@ -79,7 +63,7 @@ def sealed(rng):
                 header[name] = edit(header[name].encode(), rng).decode()
         else:
             header[rng.choice(sorted(header))] = rng.choice((*ODD, "0", "\u0662", "[" * 2000, "3", "-1", "2.0", " 2"))
-    return pack(arrays, header)
+    return {NAME: pack(arrays, header)}
 
 
 def odd_array(array, rng):
@@ -102,8 +86,8 @@ def judge(folder, case):
 
     def read():
         model = load(folder / NAME)
-        if not case.sealed and fingerprint(model) != case.truth:
+        if not case.sealed and fingerprint(model) != case.truth.content:
             raise AssertionError(f"it silently gives another model, {model!r}")
         return "loaded" if case.sealed else "unchanged"
 
-    return fuzz_cases.attempt(read)
+    return attempt(read)

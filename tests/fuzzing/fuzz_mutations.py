@@ -29,7 +29,8 @@ def flip_bits(content, rng):
 
 
 def overwrite(content, rng):
-    first, last = _range(content, rng)
+    first = rng.randrange(len(content))
+    last = min(len(content), first + rng.choice((1, 1, 2, 4, 8, rng.randint(1, 256))))
     filling = rng.choice((b"\0", b"\xff", b" ", b"9", b'"', b"{", None))
     new = rng.randbytes(last - first) if filling is None else filling * (last - first)
     return content[:first] + new + content[last:]
@@ -39,13 +40,8 @@ def splice(content, rng):
     """The rest is lost; or a range is lost, comes again and again, changes places or is something else."""
     a, b, c, d = sorted(rng.choices(range(len(content) + 1), k=4))
     last = rng.choice((a, min(a + 1, len(content)), b))
-    others = (
-        b"",
-        b"",
-        content[a:last] * rng.choice((2, 50)),
-        rng.randbytes(rng.randint(1, 16)),
-        b"\0" * rng.randint(1, 4096),
-    )
+    again, noise = content[a:last] * rng.choice((2, 50)), rng.randbytes(rng.randint(1, 16))
+    others = b"", b"", again, noise, b"\0" * rng.randint(1, 4096)
     moved = content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
     return rng.choice((content[:a], content[:-1], b"", moved, *(content[:a] + new + content[last:] for new in others)))
 
@@ -56,11 +52,6 @@ def zero_blocks(content, rng):
     first = rng.randrange(len(content)) // size * size
     last = min(len(content), first + size * rng.randint(1, 4))
     return content[:first] + b"\0" * (last - first) + content[last:]
-
-
-def _range(content, rng):
-    first = rng.randrange(len(content))
-    return first, min(len(content), first + rng.choice((1, 1, 2, 4, 8, rng.randint(1, 256))))
 
 
 BYTES = (flip_bits, flip_bits, overwrite, splice, splice, splice, zero_blocks)
@@ -98,15 +89,10 @@ def edit_json(content, rng):
 def reformat_json(content, rng):
     """The same document in another form."""
     document = json.loads(content)
-    return rng.choice(
-        (
-            json.dumps(document, indent=rng.choice((None, 0, 1, 4))),
-            json.dumps(document, sort_keys=True),
-            json.dumps(document, separators=(",", ":")),
-            "\n \t" + json.dumps(document) + "\r\n",
-            "\ufeff" + json.dumps(document),
-        )
-    ).encode()
+    plain = json.dumps(document)
+    indented = json.dumps(document, indent=rng.choice((None, 0, 1, 4)))
+    other = json.dumps(document, sort_keys=True), json.dumps(document, separators=(",", ":"))
+    return rng.choice((indented, *other, f"\n \t{plain}\r\n", f"\ufeff{plain}")).encode()
 
 
 def nest_json(content, rng):
@@ -201,28 +187,29 @@ def change_tensors(content, rng):
     header, data = split(content)
     texts = _Texts()
     names = [name for name in header if name != "__metadata__"]
-    entry, other = header[rng.choice(names)], header[rng.choice(names)]
+    if not names:
+        return flip_bits(content, rng)
+    entry, other, old = header[rng.choice(names)], header[rng.choice(names)], rng.choice(names)
+    begin, end = entry["data_offsets"]
+    odd = ([end, begin], [begin + 8, end], [begin, end + 8], [begin - 8, end - 8], [0, len(data)], [0, 0], [-1, 5])
+    odd = (*odd, other["data_offsets"], [begin, 2**64], [begin], [begin, float(end)])
     what = rng.choice(("dtype", "shape", "data_offsets", "name", "exchange", "order", "second"))
-    if what == "dtype":
-        entry["dtype"] = rng.choice(DTYPES)
-    elif what == "shape":
-        entry["shape"] = _other_shape(entry["shape"], rng)
-    elif what == "data_offsets":
-        begin, end = entry["data_offsets"]
-        odd = ([end, begin], [begin + 8, end], [begin, end + 8], [begin - 8, end - 8], [0, len(data)], [0, 0], [-1, 5])
-        entry["data_offsets"] = rng.choice((*odd, other["data_offsets"], [begin, 2**64], [begin], [begin, float(end)]))
+    if what in entry:
+        others = {
+            "dtype": rng.choice(DTYPES),
+            "shape": _other_shape(entry["shape"], rng),
+            "data_offsets": rng.choice(odd),
+        }
+        entry[what] = others[what]
     elif what == "name":
-        old = rng.choice(names)
-        header[rng.choice(NAMES)] = header[old]
-        if rng.random() < 0.7:
-            del header[old]
+        header[rng.choice(NAMES)] = header[old] if rng.random() < 0.3 else header.pop(old)
     elif what == "exchange":
-        a, b = rng.choice(names), rng.choice(names)
-        header[a], header[b] = header[b], header[a]
+        new = rng.choice(names)
+        header[old], header[new] = header[new], header[old]
     elif what == "order":
         header = dict(rng.sample(sorted(header.items()), len(header)))
     else:
-        header[texts.name(json.dumps(rng.choice(names)))] = other
+        header[texts.name(json.dumps(old))] = other
     return _joined(texts.encode(header), data)
 
 
@@ -236,7 +223,7 @@ def _other_shape(shape, rng):
 def change_metadata(content, rng):
     """A text of the metadata is damaged; where it holds JSON, as JSON too."""
     header, data = split(content)
-    metadata = header["__metadata__"]
+    metadata, texts = header["__metadata__"], _Texts()
     key = rng.choice(sorted(metadata))
     text, what = metadata[key], rng.choice(("inside", "inside", "inside", "bytes", "remove", "rename", "value", "all"))
     if what == "inside" and text.startswith("{"):
@@ -248,12 +235,10 @@ def change_metadata(content, rng):
     elif what == "rename":
         metadata[rng.choice(sorted(metadata))] = metadata.pop(key)
     elif what == "value":
-        texts = _Texts()
         metadata[key] = texts.name(rng.choice(ODD))
-        return _joined(texts.encode(header), data)
     else:
         header["__metadata__"] = rng.choice((None, [], {}, "x", {"format": "pt"}, {"a": 1}, {"checksum": ""}))
-    return _joined(json.dumps(header).encode(), data)
+    return _joined(texts.encode(header), data)
 
 
 def change_header(content, rng):

@@ -7,10 +7,10 @@ import functools
 import json
 import tempfile
 import warnings
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
-import fuzz_cases
+from fuzz_cases import Truth, attempt, make_case, with_damage_warnings
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
@@ -21,7 +21,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.training import PaperProtocol, Search
 from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store import DamagedRunWarning, Folder
+from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import checksum, read_run
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
@@ -30,11 +30,9 @@ DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODE
 PROBLEM = Problem(2, 5, "uniform(0,3)")
 
 
-@dataclass(frozen=True)
-class Truth:
-    """A finished run: its files, what it was asked for, its record as text, and its model's fingerprint."""
+class Finished(NamedTuple):
+    """What the run was asked for, its record as text, and its model's fingerprint."""
 
-    files: dict[str, bytes]
     spec: dict[str, Any]
     record: str
     model: str
@@ -69,12 +67,13 @@ def _stored(runs, family, layers, seed):
     runs.store(spec.name, model, training.record(), journal)
     folder = runs.path / spec.name
     files = {name: (folder / name).read_bytes() for name in (RECORD, MODEL, SPEC)}
-    return Truth(files, spec.as_dict(), json.dumps(training.record(), sort_keys=True), fingerprint(model))
+    record = json.dumps(training.record(), sort_keys=True)
+    return Truth(files, Finished(spec.as_dict(), record, fingerprint(model)))
 
 
 def make(rng):
     """One damaged run; see `fuzz_cases.make_case`."""
-    return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
+    return make_case(sound(), rng, sealed, DAMAGES, sound())
 
 
 def sealed(truth, rng):
@@ -94,62 +93,42 @@ def sealed(truth, rng):
 
 def judge(folder, case):
     """Read the run in the three ways that there are."""
-    truth = case.truth
     if case.sealed:
         warnings.simplefilter("ignore", BelowFloorWarning)  # its loss and its floor may be any numbers
-    outcomes = {_read(folder, case), _load(folder, case)}
-    found = _found(folder, truth) if not case.sealed else ""
+
+    def read(run):
+        if not case.sealed:
+            _compare(case.truth.content, *run())
+
+    outcomes = {attempt(lambda: read(lambda: read_run(folder))), attempt(lambda: read(lambda: _loaded(folder)))}
+    found = "" if case.sealed else attempt(lambda: _find(folder, case.truth))
     if "refused" not in outcomes and found == "refused":
         raise AssertionError("it can be read, but is not found")
     return "refused" if "refused" in outcomes else "loaded" if case.sealed else "unchanged"
 
 
-def _read(folder, case):
-    def read():
-        model, record = read_run(folder)
-        if not case.sealed:
-            _compare(case.truth, model, {name: record[name] for name in json.loads(case.truth.record)})
-
-    return fuzz_cases.attempt(read)
+def _loaded(folder):
+    training = Training.load(folder)
+    return training.model, training.record()
 
 
-def _load(folder, case):
-    def load():
-        training = Training.load(folder)
-        if not case.sealed:
-            _compare(case.truth, training.model, training.record())
-
-    return fuzz_cases.attempt(load)
-
-
-def _compare(truth, model, record):
-    if fingerprint(model) != truth.model:
+def _compare(finished, model, record):
+    if fingerprint(model) != finished.model:
         raise AssertionError(f"it silently gives another model, {model!r}")
-    if json.dumps(record, sort_keys=True) != truth.record:
-        raise AssertionError(f"it silently gives another record, {json.dumps(record)[:2000]}")
+    text = json.dumps({name: record[name] for name in json.loads(finished.record)}, sort_keys=True)
+    if text != finished.record:
+        raise AssertionError(f"it silently gives another record, {text[:2000]}")
 
 
-def _found(folder, truth):
+def _find(folder, truth):
     """Look for the run as training does: it is the same, or it is not found, with a warning, and nothing is lost."""
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-    def find():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            kept = Folder(folder.parent).find(folder.name, truth.spec)
-        if any(warning.category is not DamagedRunWarning for warning in caught):
-            raise AssertionError(f"it warns of something else: {caught[0].message}")
-        for warning in caught:
-            fuzz_cases.check_message(warning.message)
-        if kept is not None and (folder / SPEC).read_bytes() != truth.files[SPEC]:
+    kept, warned = with_damage_warnings(lambda: Folder(folder.parent).find(folder.name, truth.content.spec))
+    if kept is not None:
+        if (folder / SPEC).read_bytes() != truth.files[SPEC]:
             raise AssertionError("spec.json is still damaged")
-        if kept is not None:
-            model, record, _ = kept
-            _compare(truth, model, {name: record[name] for name in json.loads(truth.record)})
-        elif RECORD in before and not caught:
-            raise AssertionError("it is not found, and there was no warning")
-        after = {path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        if not after >= set(before.values()):
-            raise AssertionError("a file is lost")
-
-    return fuzz_cases.attempt(find)
+        _compare(truth.content, *kept[:2])
+    elif RECORD in before and not warned:
+        raise AssertionError("it is not found, and there was no warning")
+    if not {path.read_bytes() for path in folder.iterdir() if path.is_file()} >= set(before.values()):
+        raise AssertionError("a file is lost")

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 from fuzz_cases import write
-from fuzz_records import RECORD, sound
+from fuzz_records import MODEL, RECORD, sound
 
 from ridgeformer import Diag, Full, GDpp, cli
 from ridgeformer.files import pack
@@ -20,10 +20,7 @@ from ridgeformer.models.file import FORMAT, VERSION
 from ridgeformer.training.store.files import checksum
 
 MOST = 200e6  # bytes
-PIECES = (
-    *("\x1b[2J", "\x1b]0;t\x07", "\x9b31m", "\r", "\n", "\t", "\x00", "\x7f", "\u202e", "\u2028"),
-    *("FAKE", "a", "é", "%s"),
-)
+PIECES = ("\x1b[2J", "\x1b]0;t\x07", "\x9b31m", *"\r\n\t\x00\x7f\u202e\u2028aé", "FAKE", "%s")
 TEXTS = ("status", "message", "made_with", "actual", "history", "spec")
 PRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours and cursors of the progress line, which are our own
 
@@ -58,7 +55,12 @@ def huge(rng):
     family = kinds.get(name, lambda: Diag(*np.zeros((2, layers, heads, 2))))()
     spec = {"family": name, "dim": dim, "layers": rng.choice((layers, 10**9)), "heads": heads}
     spec |= rng.choice(({}, {"layout": {"attention": "sum", "coordinate": "none", "scratch": 10**6}}))
-    return pack(family.arrays, {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)})
+    return model_file(family.arrays, spec)
+
+
+def model_file(arrays, spec):
+    """A model file with this spec, whatever it says."""
+    return pack(arrays, {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)})
 
 
 def on_terminal(arguments):
@@ -98,17 +100,16 @@ def _memory(name):
 def judge(rng, scratch):
     """One command on hostile files."""
     truth, folder = rng.choice(sound()), scratch / rng.choice(("run", "a\x1b[2J\nFAKE"))
-    files = dict(truth.files)
     what = rng.choice(("texts", "sizes"))
     if what == "texts":
-        files[RECORD] = json.dumps(spoiled(json.loads(files[RECORD]), rng)).encode()
+        changed = {RECORD: json.dumps(spoiled(json.loads(truth.files[RECORD]), rng)).encode()}
     else:
-        files["model.safetensors"] = huge(rng)
-    write(folder, files)
+        changed = {MODEL: huge(rng)}
+    write(folder, truth.files | changed)
     command = rng.choice(
         (["runs", str(folder)], ["runs", str(folder.parent)], ["eval", str(folder), "--sequences", "50"],
          ["explain", str(folder), "--sequences", "100"], ["export", str(folder), "--to", "latex"],
-         ["eval", str(folder / "model.safetensors"), "--noise", "1", "--context", "4", "--sequences", "50"],
+         ["eval", str(folder / MODEL), "--noise", "1", "--context", "4", "--sequences", "50"],
          ["models", hostile(rng).replace("\x00", "")], ["train", "--noise", hostile(rng).replace("\x00", "")])
     )  # fmt: skip
     text, code, grown = on_terminal(command)

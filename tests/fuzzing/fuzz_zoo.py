@@ -4,10 +4,10 @@ import contextlib
 import functools
 import json
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import fuzz_cases
+from fuzz_cases import Truth, attempt, make_case
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
@@ -18,14 +18,6 @@ from ridgeformer.zoo import TrainingRecord, Zoo
 
 RECORDS, MODELS = "zoo.json", "zoo.safetensors"
 DAMAGES = ([RECORDS], [RECORDS], [MODELS], [MODELS], [RECORDS, MODELS])  # files that are damaged together
-
-
-@dataclass(frozen=True)
-class Truth:
-    """A zoo: its files, and all that it says, as text."""
-
-    files: dict[str, bytes]
-    content: str
 
 
 @functools.cache
@@ -69,7 +61,7 @@ def content(found):
 
 def make(rng):
     """One damaged zoo; see `fuzz_cases.make_case`."""
-    return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
+    return make_case(sound(), rng, sealed, DAMAGES, sound())
 
 
 def sealed(truth, rng):
@@ -97,4 +89,4 @@ def judge(folder, case):
             raise AssertionError("it silently gives another zoo")
         return "loaded" if case.sealed else "unchanged"
 
-    return fuzz_cases.attempt(read)
+    return attempt(read)

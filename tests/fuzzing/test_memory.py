@@ -5,13 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from fuzz_terminal import MOST, model_file
 
 from ridgeformer import Diag, LinearTransformer
-from ridgeformer.files import pack
-from ridgeformer.models.file import FORMAT, VERSION, fingerprint
+from ridgeformer.models.file import fingerprint
 from ridgeformer.training.store import files as stored
 
-MOST = 200e6  # bytes
 HIGHEST = """
 import sys
 from ridgeformer import InputError, load, Training
@@ -40,7 +39,7 @@ def hostile_model(path, layers, dim):
     """A file of some kilobytes that stands for large matrices."""
     arrays = Diag([[[0.0, 0.0]]] * layers, [[[0.0, 0.0]]] * layers).arrays
     spec = {"family": "diag", "dim": dim, "layers": layers, "heads": 1}
-    path.write_bytes(pack(arrays, {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}))
+    path.write_bytes(model_file(arrays, spec))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
