@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, LinearTransformer, Problem, engine, load, save
+from ridgeformer.models import family_named
 from ridgeformer.training import GradientDescent
 from ridgeformer.training.store.files import checksum
 
@@ -63,6 +64,12 @@ def tame_model(kind, dim, layers, heads, context, seed=0):
     size = 4 * (context + D) * D
     spread = 0.5 / np.sqrt(heads) / (2 * np.sqrt(D) if kind == "full" else 1)
     return LinearTransformer.random(kind, dim=dim, layers=layers, heads=heads, scale=spread, context=size, seed=seed)
+
+
+def repeated(family, layers, **options):
+    """A random model with as many layers, in which a looped family repeats its own."""
+    once = max(layers // getattr(family_named(family), "loops", 1), 1)
+    return LinearTransformer.random(family, dim=3, layers=once, **options)
 
 
 def descent(**options):

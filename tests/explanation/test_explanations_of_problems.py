@@ -19,37 +19,52 @@ from ridgeformer.plotting.explanation import draw_explanation
 from ridgeformer.problems import Dataset, Sequences
 from support import each, tame_model
 
-PROBLEMS = [
-    Problem(3, 8, "uniform(0,2)", features="powerlaw(1)"),
-    Problem(3, 8, "uniform(0,2)", features="rotated(powerlaw(1))"),
-    Problem(3, 8, "categorical(0.5,2)", features="factors(1)"),
-    Problem(3, 8, "uniform(0,2)", query="powerlaw(2)"),
-    Problem(3, 8, "uniform(0,2)", features="standardised()"),
-]
+PROBLEM = Problem(3, 8, "uniform(0,2)", features="powerlaw(1)")
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-@pytest.mark.parametrize("family", ["diag", "full"])
-def test_loss_and_floor_are_those_of_an_evaluation(problem, family):
+@each(
+    ({"features": "powerlaw(1)"}, "ridge"),
+    ({"features": "rotated(powerlaw(1))"}, "ridge"),
+    ({"features": "factors(1)", "noise": "categorical(0.5,2)"}, "ridge"),
+    ({"features": "standardised()"}, "ridge"),
+    ({"query": "powerlaw(2)"}, "ridge"),
+    ({"tasks": "pool(4)"}, "oracle"),
+    ({"tasks": "mixture(pool(4),0.3)"}, "oracle"),
+    ({"tasks": "lowrank(2)"}, "ridge"),
+    ({"tasks": "gaussian(mean=[1,0,2])"}, "ridge"),
+    ({"context": "2..8"}, "ridge"),
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("family", "layout"),
+    [("diag", Layout()), ("full", Layout("mean", "length")), ("full", Layout("mean", "constant", 1))],
+    ids=str,
+)
+def test_loss_and_floor_are_those_of_an_evaluation(change, goal, family, layout):
     """With the metric of the queries, whichever way these are drawn."""
-    model = tame_model(family, 3, 2, 1, 8, seed=1)
-    found = explain(problem, model, sequences=1000, seed=2)
-    result = evaluate(problem, model, sequences=1000, seed=2)
-    assert found.behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-6)
-    assert found.behaviour.floor == pytest.approx(result.floor, rel=1e-6)
-    parts = found.behaviour.direction + found.behaviour.shrinkage + found.behaviour.size
-    np.testing.assert_allclose(parts, found.behaviour.loss, rtol=1e-6)
+    problem = Problem(3, 8, "uniform(0,2)").replace(**change)
+    model = LinearTransformer.random(family, dim=3, layers=2, layout=layout, seed=1, scale=0.05)
+    found = explain(problem, model, sequences=400, seed=2)
+    result = evaluate(problem, model, sequences=400, seed=2)
+    behaviour = found.behaviour
+    assert behaviour.exploded == 0
+    assert behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-6)
+    assert behaviour.floor == pytest.approx(result.floor, rel=1e-6)
+    np.testing.assert_allclose(behaviour.direction + behaviour.shrinkage + behaviour.size, behaviour.loss, rtol=1e-6)
+    assert found.goal == goal
     assert found.symmetry is None  # these problems do not treat all directions alike
-    assert str(found)
+    assert any("Rotations of x are left out" in line for line in found.left_out) == (family == "full")
+    assert any("further coordinates" in line for line in found.left_out) == bool(layout.extra)
+    assert ablate(problem, model, sequences=200)["nothing"].loss > 0
+    json.dumps(found.as_dict(), allow_nan=False)
 
 
 def test_attention_by_mean_is_explained_as_the_same_function():
-    problem = PROBLEMS[0]
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
-    by_sum, by_mean = (explain(problem, one, sequences=500) for one in (model, model.to_attention("mean", 8)))
+    by_sum, by_mean = (explain(PROBLEM, one, sequences=500) for one in (model, model.to_attention("mean", 8)))
     np.testing.assert_allclose(by_mean.behaviour.loss, by_sum.behaviour.loss, rtol=1e-9)
     assert by_mean.behaviour.loss[-1] == pytest.approx(
-        evaluate(problem, model.to_attention("mean", 8), sequences=500).loss, rel=1e-6
+        evaluate(PROBLEM, model.to_attention("mean", 8), sequences=500).loss, rel=1e-6
     )
     assert [role.kind for role in by_mean.roles] == [role.kind for role in by_sum.roles]
 
@@ -60,38 +75,10 @@ def test_ablations_keep_attention_by_mean(family):
     by_mean = model.to_attention("mean", 8)
     for change in (lambda one: without_layer(one, 0), lambda one: without_flow(one, 1, "yx"), diagonal_part):
         assert change(by_mean).layout == Layout("mean")
-    problem = PROBLEMS[0]
-    expected = ablate(problem, model, sequences=300)
-    losses = ablate(problem, by_mean, sequences=300)
+    expected, losses = (ablate(PROBLEM, one, sequences=300) for one in (model, by_mean))
     assert list(losses) == list(expected)
     for name in expected:
         assert losses[name].loss == pytest.approx(expected[name].loss, rel=1e-6)
-
-
-@each(
-    ({"tasks": "pool(4)"}, "oracle"),
-    ({"tasks": "mixture(pool(4),0.3)"}, "oracle"),
-    ({"tasks": "lowrank(2)"}, "ridge"),
-    ({"tasks": "gaussian(mean=[1,0,2])"}, "ridge"),
-    ({"context": "2..8"}, "ridge"),
-    ids=str,
-)
-@pytest.mark.parametrize("layout", [Layout(), Layout("mean", "length"), Layout("mean", "constant", 1)], ids=str)
-def test_other_tasks_lengths_and_layouts_have_the_loss_of_an_evaluation(change, goal, layout):
-    problem = Problem(3, 8, "uniform(0,2)").replace(**change)
-    model = LinearTransformer.random("full", dim=3, layers=2, layout=layout, seed=1, scale=0.05)
-    found = explain(problem, model, sequences=400, seed=2)
-    result = evaluate(problem, model, sequences=400, seed=2)
-    behaviour = found.behaviour
-    assert behaviour.exploded == 0
-    assert behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-6)
-    assert behaviour.floor == pytest.approx(result.floor, rel=1e-6)
-    np.testing.assert_allclose(behaviour.direction + behaviour.shrinkage + behaviour.size, behaviour.loss, rtol=1e-6)
-    assert found.goal == goal
-    assert any("Rotations of x are left out" in line for line in found.left_out)
-    assert any("further coordinates" in line for line in found.left_out) == bool(layout.extra)
-    assert ablate(problem, model, sequences=200)["nothing"].loss > 0
-    json.dumps(found.as_dict(), allow_nan=False)
 
 
 def slopes(model, x, y):
@@ -102,9 +89,15 @@ def slopes(model, x, y):
     return found[:, :d] - found[:, d:], found[:, d]
 
 
-@pytest.mark.parametrize("layout", [Layout("mean"), Layout("mean", "length"), Layout("sum", "constant", 1)], ids=str)
-def test_readings_of_other_layouts_by_the_tokens(layout):
-    """States, and the effect of residuals of another size, against predictions for whole sequences."""
+LAYOUTS = [Layout(), Layout("mean"), Layout("mean", "length"), Layout("sum", "constant", 1)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_readings_of_every_layout_by_the_tokens(layout):
+    """States, and the effect of residuals of another size, against predictions for whole sequences.
+
+    Tokens with the same S and w*, and another residual, move w just as far, in all layers and in one.
+    """
     problem = Problem(3, 8, "uniform(0.5,2)", tasks="gaussian(mean=[1,0,2])")
     model = LinearTransformer.random("full", dim=3, layers=3, layout=layout, seed=1, scale=0.05)
     s = problem.sequences(20, seed=3)
@@ -126,6 +119,11 @@ def test_readings_of_other_layouts_by_the_tokens(layout):
         np.testing.assert_allclose(
             found.moved[state], np.square(moved - w).sum(1) + (moved_bias - bias) ** 2, rtol=1e-5, atol=1e-14
         )
+    here, there = model.trace(s.x, s.y), model.trace(s.x, other)
+    for layer in range(3):
+        T = [there.T[i] if i == layer else here.T[i] for i in range(3)]
+        moved = -(T[2] @ T[1] @ T[0])[:, -1, : 3 + layout.counted] + here.C[-1][:, -1, : 3 + layout.counted]
+        np.testing.assert_allclose(found.through[layer], np.square(moved).sum(-1), rtol=1e-6, atol=1e-18)
     np.testing.assert_allclose(found.residual[0], size**2, rtol=1e-9)
     np.testing.assert_allclose(found.goal_along.sum(-1)[0], (star * s.task).sum(1), rtol=1e-9)
 

@@ -106,8 +106,8 @@ def assert_is_exported(model, inputs, formats=("python", "float32", "float64", "
     """What is exported predicts as the token form: NumPy, PyTorch in two dtypes, and ONNX."""
     if "python" in formats:
         assert_close_in_float64(model, inputs, run(export(model))["predict"](*inputs))
-    torch = pytest.importorskip("torch")
     for name in {"float32", "float64"} & set(formats):
+        torch = pytest.importorskip("torch")
         dtype, close = getattr(torch, name), globals()[f"assert_close_in_{name}"]
         module = run(export(model, "torch"))["LinearTransformer"](dtype)
         close(model, inputs, module.predict(*(torch.tensor(v, dtype=dtype) for v in inputs)).detach().numpy())
@@ -136,15 +136,10 @@ def test_onnx_runs_in_the_runtime_with_any_lengths(kind):
     runtime = pytest.importorskip("onnxruntime")
     model = model_of(kind, 4, 5, 2, 9)
     session = runtime.InferenceSession(export(model, "onnx", about="Remark."), providers=["CPUExecutionProvider"])
-    assert [i.shape for i in session.get_inputs()] == [
-        ["batch", "context", 4],
-        ["batch", "context"],
-        ["batch", "queries", 4],
-    ]
+    shapes = ["batch", "context", 4], ["batch", "context"], ["batch", "queries", 4]
+    assert tuple(i.shape for i in session.get_inputs()) == shapes
     for context in (1, 9):
-        inputs = sequences(model, context)
-        feed = {name: value.astype(np.float32) for name, value in zip(("X", "y", "x_query"), inputs, strict=True)}
-        assert_close_in_float32(model, inputs, session.run(["prediction"], feed)[0])
+        assert_is_exported(model, sequences(model, context), ["onnx"])
     assert session.get_modelmeta().producer_name == "ridgeformer"
     assert session.get_modelmeta().description.endswith("for d = 4. Remark.")
 
@@ -390,7 +385,7 @@ test_bad_exports_are_refused_in_words = refusals(
     (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got an ndarray"),
     (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
     (lambda m: export(m, "torch", digits=3), "digits is only for the format latex; got it for torch. Leave it"),
-    (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave out colour."),
+    (lambda m: export(m, "latex", colour=3), "export has the arguments model, to, about, context, digits; got colour"),
     (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
     (lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"), "in float32; got omega 1 of 1e+39"),
     (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
@@ -432,7 +427,7 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
     for arguments, words in {
         (model, "--to", "matlab"): "'matlab' is not one of 'python', 'latex', 'torch', 'onnx'",
         (model, "--to", "onnx"): "the format onnx is binary, so it needs a file; got no --out. Add --out model.onnx.",
-        (model, "--digits", 3): "--digits is only for --to latex; got --to python",
+        (model, "--digits", 3): "digits is only for the format latex; got it for python",
         (model, "--out", tmp_path): "an export is written to a file",
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
         (__file__,): "must be one that ridgeformer saved",

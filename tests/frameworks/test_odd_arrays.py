@@ -1,9 +1,14 @@
-"""Integers, masked entries and matrices that are not symmetric mean the same everywhere, or are refused."""
+"""PyTorch and JAX alike: no bit is lost; integers, masked entries and odd matrices mean the same, or are refused."""
+
+import importlib
+import sys
 
 import numpy as np
 import pytest
 
+from frameworks_models import models
 from ridgeformer import InputError, Moments, Problem
+from ridgeformer.errors import MissingPackageError
 from ridgeformer.problems import Sequences
 from support import refused, tame_model
 
@@ -15,6 +20,26 @@ from ridgeformer import jax as in_jax, torch as in_torch  # noqa: E402
 MODEL = tame_model("full", 3, 2, 1, 8)
 DRAW = Problem(3, 8, "uniform(0,1)").moments(5)
 GRAM, TARGET = np.array(DRAW.moments.gram), np.array(DRAW.ridge)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("model", models(), ids=repr)
+def test_round_trips_keep_every_bit(model, dtype):
+    model = model.astype(dtype)
+    parameters = in_jax.to_jax(model)[0]
+    returned = [in_jax.from_jax(parameters), in_jax.from_jax(dict(parameters.arrays), like=model)]
+    for back in (*returned, in_torch.from_torch(in_torch.to_torch(model))):
+        assert (type(back.family), back.dim, back.layout) == (type(model.family), model.dim, model.layout)
+        for name, value in model.family.arrays.items():
+            assert back.family.arrays[name].dtype == dtype
+            assert np.array_equal(back.family.arrays[name], value)
+
+
+@pytest.mark.parametrize("package", ["torch", "jax"])
+def test_without_the_package_the_error_names_the_command(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    ours = sys.modules[f"ridgeformer.{package}"]
+    refused(lambda: importlib.reload(ours), f"Run pip install {package}", MissingPackageError)
 
 
 def test_integers_are_converted_and_not_truncated():

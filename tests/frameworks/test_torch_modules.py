@@ -5,7 +5,6 @@ import pytest
 
 from frameworks_models import models
 from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, evaluate, load
-from ridgeformer.errors import MissingPackageError
 from support import draw, refused, tame_model
 
 torch = pytest.importorskip("torch")
@@ -15,17 +14,6 @@ from ridgeformer.torch import from_torch, to_torch  # noqa: E402
 
 def tensors(*arrays, dtype=torch.float64):
     return [torch.tensor(np.asarray(value), dtype=dtype) for value in arrays]
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("model", models(), ids=repr)
-def test_round_trips_keep_every_bit(model, dtype):
-    model = model.astype(dtype)
-    back = from_torch(to_torch(model))
-    assert (type(back.family), back.dim, back.layout) == (type(model.family), model.dim, model.layout)
-    for name, value in model.family.arrays.items():
-        assert back.family.arrays[name].dtype == dtype
-        assert np.array_equal(back.family.arrays[name], value)
 
 
 @pytest.mark.parametrize("model", models(), ids=repr)
@@ -105,11 +93,3 @@ def test_bad_input_is_refused_in_words():
             call()
     module.layers[0].P.data = torch.zeros(1, 3, 3)
     refused(lambda: from_torch(module), "keep the layers and parameters that to_torch gave it")
-
-
-def test_without_pytorch_the_error_names_the_command(monkeypatch):
-    import importlib
-    import sys
-
-    monkeypatch.setitem(sys.modules, "torch", None)
-    refused(lambda: importlib.reload(sys.modules["ridgeformer.torch"]), "Run pip install torch", MissingPackageError)

@@ -6,15 +6,14 @@ import pytest
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Problem
 from ridgeformer.models.family import family_named, known_families
 from ridgeformer.models.transformer import OMEGAS
-from support import draw, refusals, refused, tame_model
+from support import draw, refusals, refused, repeated, tame_model
 from token_form import predictions
 
 BUILT_IN = [n for n in known_families() if family_named(n).built_in]
 
 
 def model_of(family, heads=1, seed=1, layers=4):
-    once = max(layers // getattr(family_named(family), "loops", 1), 1)
-    return LinearTransformer.random(family, dim=3, layers=once, heads=heads, scale=0.15, context=8, seed=seed)
+    return repeated(family, layers, heads=heads, scale=0.15, context=8, seed=seed)
 
 
 def sequences():

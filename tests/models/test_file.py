@@ -62,7 +62,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
 
 
 @each(
-    (GOOD | {"version": "3"}, {}, "has format version 3; this ridgeformer reads up to 2. Upgrade it"),
+    (GOOD | {"version": "3"}, {}, "reads format versions up to 2; got version 3 ... Upgrade it"),
     (GOOD | {"version": "2"}, {}, "it has no checksum"),
     (GOOD | {"version": "2", "checksum": "0" * 64}, {}, "its checksum is not that of its content"),
     (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
@@ -73,7 +73,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
     (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "got 'mlp'. Name one of these. A family of your"),
     (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
     (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
-    (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and ?[2J??"),
+    (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and \\x1b[2J \\ud800"),
     (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
     (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
 )
@@ -96,7 +96,10 @@ def test_missing_files_and_folders_are_named(tmp_path):
 def test_metadata_are_checked_before_any_array_is_read(path, monkeypatch):
     """The arrays of a file of another program, or of a newer version, are never made."""
     monkeypatch.setattr("safetensors.numpy.load", None)
-    for metadata, words in ((GOOD | {"version": "3"}, "has format version 3"), (None, "of some other program")):
+    for metadata, words in (
+        (GOOD | {"version": "3"}, "got version 3"),
+        (None, "of some other program"),
+    ):
         write(path, metadata, omega=np.zeros((1, 2, 2)))
         with pytest.raises(InputError, match=words):
             load(path)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, InputError, Layout, LinearTransformer, Moments, Problem
-from ridgeformer.models.family import FAMILIES, family_named, known_families
+from ridgeformer.models.family import FAMILIES, known_families
 from ridgeformer.models.trace import KEPT, PATCHES
-from support import draw, refusals, tame_model
+from support import draw, refusals, repeated, tame_model
 
 LAYOUTS = [
     Layout(),
@@ -23,15 +23,14 @@ LAYOUTS = [
 
 def model_of(family, layout=LAYOUTS[0], heads=2, seed=1):
     """A random model of 4 layers for d = 3."""
-    once = 4 // getattr(family_named(family), "loops", 1)
-    options = {"dim": 3, "layers": once, "scale": 0.15, "context": 1 if layout.attention == "mean" else 8, "seed": seed}
-    return LinearTransformer.random(family, heads=heads, layout=layout, **options)
+    n = 1 if layout.attention == "mean" else 8
+    return repeated(family, 4, heads=heads, scale=0.15, context=n, seed=seed, layout=layout)
 
 
 def cases():
     """All families that are built in, and an example of each that has sizes, with all layouts that they take."""
     for name in known_families():
-        if name in FAMILIES and not FAMILIES[name].__module__.startswith("ridgeformer."):
+        if name in FAMILIES and not FAMILIES[name].built_in:
             continue  # of another test
         for layout in LAYOUTS:
             with contextlib.suppress(InputError):  # a family that has no room for further coordinates

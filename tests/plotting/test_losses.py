@@ -1,5 +1,7 @@
 """Pictures of losses: what is drawn is what was measured."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -189,31 +191,19 @@ def test_every_picture_shows_in_a_notebook_and_has_no_matrix_in_its_title():
 
     problem = Problem(3, 6, 0.5, features=[[1.0, 0.2, 0.0], [0.2, 1.0, 0.0], [0.0, 0.0, 0.5]])
     descent = train(problem, "diag", 1, protocol=SGD(steps=3, batch=8), sequences=50)
-    figures = [
-        draw_curves({"descent": descent}),
-        draw_training(descent),
-        draw_explanation(explain(problem, descent.model, sequences=200)),
-        draw_problem(problem),
-        compare(problem, {"model": descent.model}, sequences=50).plot(),
-        Runs.of([descent]).plot(),
-    ]
-    for figure in figures:
+    explained = explain(problem, descent.model, sequences=200)
+    losses = compare(problem, {"model": descent.model}, sequences=50)
+    drawn = (draw_curves, descent), (draw_training, descent), (draw_explanation, explained), (draw_problem, problem)
+    pictures = [functools.partial(draw, value) for draw, value in (*drawn, (draw_trajectories, descent))]
+    pictures += [losses.plot, Runs.of([descent]).plot]
+    for draw in pictures:
+        assert any("my title" in text.get_text() for text in draw(title="my title").findobj(Text))
+        figure = draw()
         words = [text.get_text() for text in figure.findobj(Text)]
-        assert any("covariance(3 x 3)" in text for text in words)
+        assert any("covariance(3 x 3)" in text for text in words) == (draw is not pictures[4])  # its title is the model
         assert not any("[[" in text for text in words)
         assert figure._repr_png_().startswith(b"\x89PNG")
     assert "covariance(3 x 3)" in repr(descent)
-    named = [
-        draw_curves(descent, title="my title"),
-        draw_training(descent, title="my title"),
-        draw_trajectories(descent, title="my title"),
-        draw_explanation(explain(problem, descent.model, sequences=200), title="my title"),
-        draw_problem(problem, title="my title"),
-        compare(problem, {"model": descent.model}, sequences=50).plot(title="my title"),
-        Runs.of([descent]).plot(title="my title"),
-    ]
-    for figure in named:
-        assert any("my title" in text.get_text() for text in figure.findobj(Text))
 
 
 def test_runs_without_an_oracle_have_losses_that_are_not_adjusted_and_no_floor():

@@ -154,14 +154,11 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     """
     if FORMATS[to].binary and out is None:
         refuse(f"the format {to} is binary, so it needs a file", "no --out", f"Add --out model{FORMATS[to].suffix}.")
-    if digits is not None and not FORMATS[to].takes("digits"):
-        refuse("--digits is only for --to latex", f"--to {to}", "Leave out --digits, or write --to latex.")
     loaded, record = with_record(model)
     length = _length(loaded, record, context)
-    options: dict[str, Any] = {} if digits is None else {"digits": digits}
     everywhere = str(model) in [f"{PREFIX}universal/{layers}" for layers in universal_layers()]
     whole = Universal(loaded, signal=1) if everywhere and to != "onnx" else loaded
-    content = convert(whole, to, about=_about(record), context=length, **options)
+    content = convert(whole, to, about=_about(record), context=length, digits=digits)
     if out is not None:
         write(content, out)
     facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}

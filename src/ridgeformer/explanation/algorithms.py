@@ -108,10 +108,8 @@ class AlgorithmMap(Table):
         return [
             {"algorithm": name, "layer": layer, "iteration": k, "cosine": cosine, "relative_error": error}
             for name, numbers in self.iteration.items()
-            for layer, cosines, errors in zip(
-                self.layer.tolist(), self.cosine[name], self.relative_error[name], strict=True
-            )
-            for k, cosine, error in zip(numbers.tolist(), cosines.tolist(), errors.tolist(), strict=True)
+            for layer, *pair in zip(self.layer.tolist(), self.cosine[name], self.relative_error[name], strict=True)
+            for k, cosine, error in zip(*(values.tolist() for values in (numbers, *pair)), strict=True)
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,14 +204,12 @@ def compare_algorithms(
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     chosen = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
     sums: dict[str, Array] = {}
-    lost = 0
     for first, count in blocks(sequences, problem.dim, BLOCK):
         draw = draw_sequences(problem, seed, first, count, needs_sums([model]))
-        block, exploded = _block(model, draw, chosen, problem.signal)
+        block = _block(model, draw, chosen, problem.signal)
         sums = {name: sums.get(name, 0.0) + value for name, value in block.items()}
-        lost += exploded
         progress(first + count, sequences)
-    if lost == sequences:
+    if (lost := int(sums["lost"])) == sequences:
         remedy = "Use the problem that the model was trained on."
         refuse("a comparison needs sequences on which the model does not explode", "none", remedy)
     own, goal = sums["own"], sums["goal"]
@@ -232,10 +228,8 @@ def compare_algorithms(
         )
 
 
-def _block(
-    model: LinearTransformer, draw: Draw, chosen: dict[str, _Algorithm], signal: float
-) -> tuple[dict[str, Array], int]:
-    """Sums over sequences: sizes and distances of readouts, and with every iteration cosines and squared distances."""
+def _block(model: LinearTransformer, draw: Draw, chosen: dict[str, _Algorithm], signal: float) -> dict[str, Array]:
+    """Sums over sequences: explosions, sizes and distances of readouts; with iterations cosines and distances."""
     trace = model.trace(draw)
     stable = np.asarray(~has_exploded(trace.losses, signal).any(0))
     root = np.eye(model.dim) if draw.metric is None else _root(np.asarray(draw.metric, np.float64))
@@ -244,6 +238,7 @@ def _block(
     goal = np.einsum("bij,bj->bi", root, np.asarray(draw.ridge if draw.oracle else draw.task, np.float64)[stable])
     size = np.linalg.norm(w, axis=-1)
     sums = {"own": np.square(size).sum(1), "goal": np.square(goal).sum(), "distance": _squares(w - goal)}
+    sums["lost"] = (~stable).sum()
     S, a = (np.asarray(part[stable], np.float64) for part in (draw.moments.S, draw.moments.b))
     for name, one in chosen.items():
         basis = _basis(S, a, one.precondition)
@@ -255,7 +250,7 @@ def _block(
             parts.append((cosine.sum(1), _squares(w - v), np.square(v - goal).sum()))
         for key, values in zip(("cosine", "error", "distance"), zip(*parts, strict=True), strict=True):
             sums[f"{key} {name}"] = np.array(values)
-    return sums, int((~stable).sum())
+    return sums
 
 
 def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algorithm]:
@@ -266,18 +261,17 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
     inverse = _root(np.linalg.inv(mean + 1e-9 * np.trace(mean) / len(mean) * np.eye(len(mean))))
     direct, preconditioned = _summary(_basis(S, a, None)), _summary(_basis(S, a, inverse))
     numbers, few = np.arange(iterations + 1.0), np.arange(min(iterations, NEWTON) + 1.0)
-    step, _ = _best(direct, len(numbers), heavy_ball)
-    other, _ = _best(preconditioned, len(numbers), heavy_ball)
-    scale, _ = _best(direct, len(few), newton, power=2)
-    tries = ((m, *_best(direct, len(numbers), functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
+    step, _ = _best(direct, numbers, heavy_ball)
+    other, _ = _best(preconditioned, numbers, heavy_ball)
+    scale, _ = _best(direct, few, newton, power=2)
+    tries = ((m, *_best(direct, numbers, functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
     momentum, ball, _ = min(tries, key=lambda attempt: attempt[2])
+    rolling = {"step": ball, "momentum": momentum}
     penalties = 16 * np.trace(mean) / len(mean) * 2.0 ** (-np.arange(PENALTIES) / 2)
     return {
         "gradient descent": _Algorithm(None, lambda v: heavy_ball(v, step), numbers, {"step": step}),
         "preconditioned gd": _Algorithm(inverse, lambda v: heavy_ball(v, other), numbers, {"step": other}),
-        "heavy ball": _Algorithm(
-            None, lambda v: heavy_ball(v, ball, momentum), numbers, {"step": ball, "momentum": momentum}
-        ),
+        "heavy ball": _Algorithm(None, lambda v: heavy_ball(v, **rolling), numbers, rolling),
         "newton": _Algorithm(None, lambda v: newton(v, scale), few, {"scale": scale}),
         "ridge": _Algorithm(None, lambda v: ridge_path(v, penalties.tolist()), penalties, {}),
     }
@@ -296,13 +290,13 @@ def _summary(basis: _Basis) -> tuple[Array, Array]:
 
 
 def _best(
-    summary: tuple[Array, Array], count: int, filters: Callable[[Array, Array], Iterator[Array]], power: int = 1
+    summary: tuple[Array, Array], numbers: Array, filters: Callable[[Array, Array], Iterator[Array]], power: int = 1
 ) -> tuple[float, float]:
     """The step, in units of 1 / (largest eigenvalue)^power, with the smallest sum of errors, and that sum."""
     values, weight = summary
     steps = STEPS[:, None] ** power / values[-1] ** power
     with np.errstate(all="ignore"):
-        total = sum(np.square(e) @ weight for e in itertools.islice(filters(values, steps), count))
+        total = sum(np.square(e) @ weight for e in itertools.islice(filters(values, steps), len(numbers)))
     total = np.where(np.isfinite(total), total, np.inf)
     least = int(np.argmin(total))
     return float(steps[least, 0]), float(total[least])

@@ -7,7 +7,6 @@ of *size*. Factors range from 1/4 to 4: w a thousand times too small is not a so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,13 @@ ROUNDING = 1e-10  # of a loss
 HARDLY = 0.1  # of the influence of the noise on the Bayes predictor
 
 
-@dataclass(frozen=True, eq=False)
 class Behaviour:
     """Averages over the problem's noise. States are L+1, the input first; layers are L.
+
+    Args:
+        readings: The readings.
+        signal: The mean square of what is to be predicted, `problem.signal`.
+        floor: The adjusted loss of the best predictor, where the readings do not know it.
 
     Attributes:
         loss: Adjusted loss of every state, [L+1]; the loss itself where there is no oracle.
@@ -56,27 +59,41 @@ class Behaviour:
         diagonal: Share of the squared T - I on these sequences that the best diagonal layer would do, [L].
         sequences: How many sequences were used.
         exploded: How many were left out, because the model exploded on them; see `ridgeformer.losses`.
+
+    Raises:
+        InputError: The model explodes on every sequence.
     """
 
-    loss: Array
-    direction: Array
-    shrinkage: Array
-    size: Array
-    offset: float
-    floor: float
-    has_levels: bool
-    known: Array
-    knowable: float
-    moved: Array
-    moved_bayes: float
-    through: Array
-    spectrum: Array
-    condition: Array
-    momentum: Array
-    kept: Array
-    diagonal: Array
-    sequences: int
-    exploded: int
+    def __init__(self, readings: Readings, signal: float, floor: float | None = None) -> None:
+        survived = survivors(readings, signal)
+        readings = readings.select(survived)
+        sigma, count, offset = readings.sigma[0], readings.count[0], 0.5 * float(readings.offset.mean())
+        free = count - readings.spectrum.shape[-1]
+        least = without_rounding(0.5 * float((readings.floor + readings.offset).mean()), signal)
+        self.loss = 0.5 * readings.to_goal.mean(1) + offset
+        self.direction, self.shrinkage, self.size = _parts(readings)
+        self.offset = offset
+        self.floor = least if floor is None else floor
+        self.has_levels = bool(np.isfinite(sigma).all())
+        with np.errstate(all="ignore"):
+            self.known = np.array([rank_correlation(labels / count, sigma) for labels in readings.labels])
+            self.knowable = rank_correlation((readings.residual[0] / free)[free > 0], sigma[free > 0])
+            self.moved = _quotient(readings.moved.sum(1), readings.own.sum(1), 0.0)
+            self.moved_bayes = float(readings.bayes_moved.sum() / readings.bayes.sum())
+            self.through = _quotient(readings.through.sum(1), readings.moved[-1].sum(), 0.0)
+            self.spectrum = np.quantile(readings.spectrum, QUANTILES, axis=(1, 2)).T
+            self.condition = np.median(readings.spectrum[..., -1] / readings.spectrum[..., 0], axis=1)
+            self.momentum = _quotient(readings.momentum.sum(1), readings.delta.sum(1))
+            self.kept = _quotient(readings.kept.sum(1), readings.u.sum(1))
+            self.diagonal = _diagonal(readings)
+        self.sequences = len(readings)
+        self.exploded = len(survived) - self.sequences
+        if not self.exploded:
+            own, best = 0.5 * readings.to_goal[-1], 0.5 * readings.floor[0]
+            model, bayes = (
+                (float(values.mean()), float(values.std()) / np.sqrt(len(values))) for values in (own, best)
+            )
+            warn_below_floor("the model", *model, *bayes, signal)
 
     @property
     def hardly_moved(self) -> bool:
@@ -84,9 +101,13 @@ class Behaviour:
         return bool(self.moved[-1] < HARDLY * self.moved_bayes)
 
 
-@dataclass(frozen=True, eq=False)
 class ByNoise:
     """Averages at fixed noise levels, K of them.
+
+    Args:
+        sigma: The noise levels, [K].
+        readings: The readings at each level.
+        signal: As for `Behaviour`.
 
     Attributes:
         sigma: The noise levels, [K]; one NaN stands for all sequences, where there are no fixed levels.
@@ -103,20 +124,33 @@ class ByNoise:
         eigenvalues: Middles of J bins of eigenvalues of S, [J].
         filter: w over least squares along eigenvectors with such eigenvalues, [L+1, K, J].
         ideal: The same for the goal, [K, J].
+
+    Raises:
+        InputError: The model explodes on every sequence of a level.
     """
 
-    sigma: Array
-    factor: Array
-    best: Array
-    shrinkage: Array
-    step: Array
-    newton_step: Array
-    to_ols: Array
-    to_goal: Array
-    to_bayes: Array
-    eigenvalues: Array
-    filter: Array
-    ideal: Array
+    def __init__(self, sigma: Array, readings: list[Readings], signal: float) -> None:
+        readings = [r.select(survivors(r, signal)) for r in readings]
+
+        def across(numerator: str, denominator: str, layers: slice = slice(None)) -> Array:
+            pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in readings]
+            return np.stack([_quotient(top, bottom) for top, bottom in pairs], -1)
+
+        def mean(name: str) -> Array:
+            return np.stack([vars(r)[name].mean(1) for r in readings], -1)
+
+        self.sigma = sigma
+        self.factor = mean("factor")
+        self.best = across("with_goal", "own", slice(0, -1))
+        self.shrinkage = np.array([float(np.nansum(r.goal_along) / np.nansum(r.least)) for r in readings])
+        self.step = across("by_gradient", "gradient")
+        self.newton_step = across("by_newton", "newton")
+        self.to_ols, self.to_goal, self.to_bayes = mean("to_ols"), mean("to_goal"), mean("to_bayes")
+        every = np.concatenate([r.values[np.isfinite(r.values)] for r in readings])
+        edges = np.quantile(every, np.linspace(0, 1, BINS + 1))
+        self.eigenvalues = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
+        filters, ideals = zip(*(_filter(r, edges) for r in readings), strict=True)
+        self.filter, self.ideal = np.stack(filters, 1), np.stack(ideals)
 
 
 def levels(noise: Noise) -> Array:
@@ -136,106 +170,12 @@ def levels(noise: Noise) -> Array:
     return np.unique(np.linspace(low, high, 6))
 
 
-def behaviour(readings: Readings, signal: float | None = None) -> Behaviour:
-    """Average readings over the problem's own noise.
-
-    Args:
-        readings: The readings.
-        signal: The mean square of what is to be predicted, `problem.signal`; None for d, as on isotropic problems.
-
-    Returns:
-        The averages.
-
-    Raises:
-        InputError: The model explodes on every sequence.
-    """
-    signal = float(readings.spectrum.shape[-1]) if signal is None else signal
-    kept = survivors(readings, signal)
-    exploded, readings = int((~kept).sum()), readings.select(kept)
-    direction, shrinkage, size = _parts(readings)
-    sigma, count, offset = readings.sigma[0], readings.count[0], 0.5 * float(readings.offset.mean())
-    free = count - readings.spectrum.shape[-1]
-    # The floor is a property of all sequences, not of those that a model survives.
-    floor = without_rounding(0.5 * float((readings.floor + readings.offset).mean()), signal)
-    if not exploded:
-        (loss, error), (least, least_error) = (
-            (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(readings)))
-            for values in (readings.to_goal[-1], readings.floor[0])
-        )
-        warn_below_floor("the model", loss, error, least, least_error, signal)
-    with np.errstate(all="ignore"):
-        return Behaviour(
-            loss=0.5 * readings.to_goal.mean(1) + offset,
-            direction=direction,
-            shrinkage=shrinkage,
-            size=size,
-            offset=offset,
-            floor=floor,
-            has_levels=bool(np.isfinite(sigma).all()),
-            known=np.array([rank_correlation(labels / count, sigma) for labels in readings.labels]),
-            knowable=rank_correlation((readings.residual[0] / free)[free > 0], sigma[free > 0]),
-            moved=_quotient(readings.moved.sum(1), readings.own.sum(1), 0.0),
-            moved_bayes=float(readings.bayes_moved.sum() / readings.bayes.sum()),
-            through=_quotient(readings.through.sum(1), readings.moved[-1].sum(), 0.0),
-            spectrum=np.quantile(readings.spectrum, QUANTILES, axis=(1, 2)).T,
-            condition=np.median(readings.spectrum[..., -1] / readings.spectrum[..., 0], axis=1),
-            momentum=_quotient(readings.momentum.sum(1), readings.delta.sum(1)),
-            kept=_quotient(readings.kept.sum(1), readings.u.sum(1)),
-            diagonal=_diagonal(readings),
-            sequences=len(readings),
-            exploded=exploded,
-        )
-
-
-def by_noise(sigma: Array, readings: list[Readings], signal: float | None = None) -> ByNoise:
-    """Average readings at every noise level.
-
-    Args:
-        sigma: The noise levels, [K].
-        readings: The readings at each level.
-        signal: As for `behaviour`.
-
-    Returns:
-        The averages.
-
-    Raises:
-        InputError: The model explodes on every sequence of a level.
-    """
-    readings = [r.select(survivors(r, signal)) for r in readings]
-    every = np.concatenate([r.values[np.isfinite(r.values)] for r in readings])
-    edges = np.quantile(every, np.linspace(0, 1, BINS + 1))
-    middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
-    filters, ideals = zip(*(_filter(r, edges) for r in readings), strict=True)
-
-    def across(numerator: str, denominator: str, layers: slice = slice(None)) -> Array:
-        pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in readings]
-        return np.stack([_quotient(top, bottom) for top, bottom in pairs], -1)
-
-    def mean(name: str) -> Array:
-        return np.stack([vars(r)[name].mean(1) for r in readings], -1)
-
-    return ByNoise(
-        sigma=sigma,
-        factor=mean("factor"),
-        best=across("with_goal", "own", slice(0, -1)),
-        shrinkage=np.array([float(np.nansum(r.goal_along) / np.nansum(r.least)) for r in readings]),
-        step=across("by_gradient", "gradient"),
-        newton_step=across("by_newton", "newton"),
-        to_ols=mean("to_ols"),
-        to_goal=mean("to_goal"),
-        to_bayes=mean("to_bayes"),
-        eigenvalues=middles,
-        filter=np.stack(filters, 1),
-        ideal=np.stack(ideals),
-    )
-
-
-def survivors(readings: Readings, signal: float | None = None) -> NDArray[np.bool_]:
+def survivors(readings: Readings, signal: float) -> NDArray[np.bool_]:
     """Find the sequences on which the model does not explode.
 
     Args:
         readings: The readings.
-        signal: As for `behaviour`.
+        signal: As for `Behaviour`.
 
     Returns:
         A mask, [B].
@@ -243,7 +183,7 @@ def survivors(readings: Readings, signal: float | None = None) -> NDArray[np.boo
     Raises:
         InputError: There are none.
     """
-    good = ~has_exploded(0.5 * readings.to_goal[-1], readings.spectrum.shape[-1] if signal is None else signal)
+    good = ~has_exploded(0.5 * readings.to_goal[-1], signal)
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(readings, name)) < 1e100).all(0)
     good &= np.isfinite(readings.spectrum).all((0, 2))

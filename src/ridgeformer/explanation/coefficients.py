@@ -14,6 +14,7 @@ and for P and Q that are diagonal themselves, the paper's equation for the omega
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation.sequence_losses import EVALUATION, check_predictor, draw_sequences, needs_sums
 from ridgeformer.losses import exploded
-from ridgeformer.models.families import Diag, Full
+from ridgeformer.models.families import Diag, Full, with_more_heads
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
@@ -120,19 +121,15 @@ def diagonal_part(model: LinearTransformer, layers: Iterable[int] | None = None)
         refuse("only a linear transformer has a diagonal part", kind_of(model), "Pass a model.")
     given = range(model.layers) if layers is None else listed("layers", layers, "[0, 1]")
     chosen = {layer_number(layer, model.layers) for layer in given}
-    P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    xy = np.append(np.arange(model.dim), model.width)
-    pairs = zip(_of_tokens(model, P), _of_tokens(model, Q), strict=True)
+    pairs = zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True)
     omega = np.stack([nearest_omega(*pair) for pair in pairs])
     if len(chosen) == model.layers and not model.layout.extra:
         return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
-    heads = max(model.heads, 2)
-    inner = np.ix_(np.arange(heads), xy, xy)
-    P, Q = _padded(P, heads), _padded(Q, heads)
-    for layer in chosen:
-        flat = LinearTransformer(Diag(omega=omega[layer][None]), model.dim)
-        P[layer], Q[layer] = 0, 0
-        P[layer][inner], Q[layer][inner] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
+    flat, heads, xy = LinearTransformer(Diag(omega=omega), model.dim), max(model.heads, 2), _xy(model)
+    P, Q, *diagonal = (with_more_heads(m.astype(np.float64), heads, 0.0) for m in (model.P, model.Q, flat.P, flat.Q))
+    for layer, (matrices, of) in itertools.product(chosen, zip((P, Q), diagonal, strict=True)):
+        matrices[layer] = 0
+        matrices[layer][:, xy[:, None], xy] = of[layer]
     return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
@@ -154,8 +151,13 @@ def check(model: object, problem: Any) -> None:
 
 def _of_tokens(model: LinearTransformer, values: NDArray[Any]) -> Array:
     """The parts of parameters [L, H, D, D] that concern x and y, [L, H, d + 1, d + 1]."""
-    xy = np.append(np.arange(model.dim), model.width)
+    xy = _xy(model)
     return np.asarray(values, np.float64)[..., xy[:, None], xy]
+
+
+def _xy(model: LinearTransformer) -> NDArray[np.intp]:
+    """The coordinates of x and y."""
+    return np.append(np.arange(model.dim), model.width)
 
 
 def _squared_norm(P: Array, Q: Array) -> float:
@@ -175,12 +177,6 @@ def _rest(matrix: Array) -> Rest:
     values = np.linalg.svd(rest, compute_uv=False)
     rank = int((values > VISIBLE * np.linalg.norm(matrix, 2)).sum())
     return Rest(1 - left / whole, rank, float((values**2).sum() ** 2 / (values**4).sum()))
-
-
-def _padded(values: NDArray[Any], heads: int) -> Array:
-    """[L, H, D, D] with further heads of zeros."""
-    missing = heads - values.shape[1]
-    return np.pad(np.asarray(values, np.float64), ((0, 0), (0, missing), (0, 0), (0, 0)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import functools
 import html
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -23,13 +23,14 @@ from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explos
 from ridgeformer.evaluation.sequence_losses import how_many
 from ridgeformer.evaluation.table import lines
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
-from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
+from ridgeformer.explanation.behaviour import Behaviour, ByNoise, levels
 from ridgeformer.explanation.coefficients import Coefficients, Symmetry, check, coefficients, symmetry
 from ridgeformer.explanation.further import Channel, channels
 from ridgeformer.explanation.interventions import NoisePatching, ablate, patch_noise, without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, roles, summary
 from ridgeformer.files import jsonable
+from ridgeformer.models.families import FLOWS
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer, keywords
@@ -163,12 +164,7 @@ class Explanation:
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per state: `layer` 0 is the input, and has no parameters and no update."""
         b, omega = self.behaviour, np.array([np.ravel(layer.omega) for layer in self.coefficients])
-        parameters = {
-            "omega_xx": omega[:, 0],
-            "omega_xy": omega[:, 1],
-            "omega_yx": omega[:, 2],
-            "omega_yy": omega[:, 3],
-        }
+        parameters = dict(zip((f"omega_{flow}" for flow in FLOWS), omega.T, strict=True))
         parameters["diagonal"] = np.array([layer.share for layer in self.coefficients])
         states = {"loss": b.loss, "direction": b.direction, "shrinkage": b.shrinkage, "size": b.size}
         states |= {"known": b.known, "moved": b.moved, "condition": b.condition}
@@ -180,13 +176,11 @@ class Explanation:
 
     def rows_by_noise(self) -> list[dict[str, Any]]:
         """Return one row per quantity and layer, with one column per noise level."""
-        n, tables = self.noise, {}
-        tables[f"OLS to {self.goal}"] = n.shrinkage[None], 0
+        n, tables = self.noise, {f"OLS to {self.goal}": (self.noise.shrinkage[None], 0)}
         tables |= {"factor": (n.factor, 1), "best factor before": (n.best, 1), "step size": (n.step, 1)}
         tables |= {"step to OLS": (n.newton_step, 1), "|w - w_OLS|^2": (n.to_ols, 0)}
-        tables[f"|w - w_{self.goal}|^2"] = n.to_goal, 0
-        if self.behaviour.floor >= 0:
-            tables["|w - w_Bayes|^2"] = n.to_bayes, 0
+        tables |= {f"|w - w_{self.goal}|^2": (n.to_goal, 0)}
+        tables |= {"|w - w_Bayes|^2": (n.to_bayes, 0)} if self.behaviour.floor >= 0 else {}
         heads = ["all" if np.isnan(sigma) else f"sigma={sigma:.3g}" for sigma in n.sigma]
         return [
             {"quantity": name, "layer": layer, **dict(zip(heads, row.tolist(), strict=True))}
@@ -253,11 +247,10 @@ def explain(
     step = _counted(progress, sequences + each * len(chosen))
     best = known if hasattr(known := problem.best_predictor(), "weights") else None  # some only predict
     whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
-    average = behaviour(whole, problem.signal)
-    if known is not best:
-        average = replace(average, floor=floor(problem, sequences=sequences, seed=seed).loss)
     fixed = [read(problem.at_noise(s), model, best, sequences=each, seed=seed, progress=step) for s in chosen]
-    noise = by_noise(chosen if fixed else np.array([np.nan]), fixed or [whole], problem.signal)
+    least = None if known is best else floor(problem, sequences=sequences, seed=seed).loss
+    average = Behaviour(whole, problem.signal, least)
+    noise = ByNoise(chosen if fixed else np.array([np.nan]), fixed or [whole], problem.signal)
     removed = _removed(model, problem, sequences, seed)
     turned = not model.family.isotropic and problem.is_isotropic
     goal = "task" if not problem.has_oracle else "ridge" if problem.has_ridge_oracle else "oracle"

@@ -23,14 +23,13 @@ from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.explanation.readings import inner
 from ridgeformer.losses import exploded as has_exploded
-from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.families import FLOWS, Full, with_more_heads
 from ridgeformer.models.trace import PATCHES, Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer, number
 
 Array = NDArray[np.float64]
-FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from, as the omegas
 
 
 def ablate(
@@ -65,8 +64,8 @@ def ablate(
     for layer in range(model.layers):
         variants[f"layer {layer + 1}"] = without_layer(model, layer)
         for flow in FLOWS:
-            if _flows(model, layer, flow):
-                variants[f"layer {layer + 1}, {flow}"] = without_flow(model, layer, flow)
+            if (less := without_flow(model, layer, flow)) is not None:
+                variants[f"layer {layer + 1}, {flow}"] = less
         if isinstance(model.family, Full) and model.layers > 1:
             variants[f"layer {layer + 1}, all but its diagonal part"] = diagonal_part(model, {layer})
     if isinstance(model.family, Full):
@@ -84,10 +83,10 @@ def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
     Returns:
         The new model; a Full one unless it is Diag or GD++.
     """
-    return model.edit(layer, **{"omega" if isinstance(model.family, Diag | GDpp) else "P": 0})
+    return model.edit(layer, **{"omega" if "omega" in model.family.editable else "P": 0})
 
 
-def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
+def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer | None:
     """Return the model without one flow of one layer.
 
     Args:
@@ -96,34 +95,23 @@ def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTrans
         flow: `xx`, `xy` (from y to x), `yx` or `yy`.
 
     Returns:
-        The new model.
+        The new model; None where there is no such flow.
 
     Raises:
-        InputError: There is no such flow.
+        InputError: No flow has this name.
     """
-    choice("a flow", flow, FLOWS)
-    if isinstance(model.family, Diag | GDpp):
-        return model.edit(layer, **{f"omega_{flow}": 0})
-    to, origin = FLOWS[flow]
     # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
-    rows, columns = _coordinates(to, model), _coordinates(origin, model)
-    P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
-    heads = model.heads
+    x_and_y = slice(model.dim), slice(model.width, None)
+    rows, columns = (x_and_y[index] for index in FLOWS[choice("a flow", flow, FLOWS)])
+    if not (model.P[layer][:, rows].any((1, 2)) & model.Q[layer][:, :, columns].any((1, 2))).any():
+        return None
+    if "omega" in model.family.editable:
+        return model.edit(layer, **{f"omega_{flow}": 0})
+    heads, Q = model.heads, np.concatenate([model.Q, model.Q], 1)
+    P = with_more_heads(model.P, 2 * heads, 0.0)
     P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
     Q[layer, heads:, :, columns] = 0
     return LinearTransformer(Full(P, Q), layout=model.layout)
-
-
-def _coordinates(index: int, model: LinearTransformer) -> slice:
-    """The coordinates x or y of a token; y is the last one, after any further ones."""
-    return slice(0, model.dim) if index == 0 else slice(model.width, model.width + 1)
-
-
-def _flows(model: LinearTransformer, layer: int, flow: str) -> bool:
-    """Whether there is anything to take away."""
-    to, origin = FLOWS[flow]
-    P, Q = model.P[layer][:, _coordinates(to, model)], model.Q[layer][:, :, _coordinates(origin, model)]
-    return bool((P.any((1, 2)) & Q.any((1, 2))).any())
 
 
 BLOCK = 2048  # sequences at a time

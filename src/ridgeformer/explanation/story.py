@@ -85,10 +85,11 @@ def roles(average: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge
     for layer in range(len(removed)):
         mixed = further and layer > 0  # further coordinates are empty before the first layer
         before, after = average.loss[layer : layer + 2]
+        singular = not average.condition[layer] < SINGULAR
         prepares = removed[layer] >= HARM and after > (1 - GAIN) * before
         texts = {
             "prepares": _harm(average, layer, removed[layer]) if prepares else "",
-            "conditions": _conditions(average, layer),
+            "conditions": "" if singular else _falls("the median condition number", average.condition, layer, FALL),
             "estimates": _estimates(average, layer),
             "solves": _solves(average, noise, layer, mixed),
             "shrinks": "" if prepares else _shrinks(average, noise, layer, goal, mixed),
@@ -195,11 +196,6 @@ def _falls(what: str, values: Array, layer: int, share: float) -> str:
     """The fall of a quantity by a share or more in a layer, in words; nothing where it does not fall so far."""
     before, after = values[layer : layer + 2]
     return f"{what} falls from {before:.3g} to {after:.3g}" if after <= (1 - share) * before else ""
-
-
-def _conditions(average: Behaviour, layer: int) -> str:
-    falls = _falls("the median condition number", average.condition, layer, FALL)
-    return falls if average.condition[layer] < SINGULAR else ""
 
 
 def _estimates(average: Behaviour, layer: int) -> str:

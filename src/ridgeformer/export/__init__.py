@@ -19,12 +19,11 @@ from ridgeformer.engine import Mixings
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
-from ridgeformer.export.python import to_python
-from ridgeformer.export.torch import to_torch_module
+from ridgeformer.export.source import to_python, to_torch_module
 from ridgeformer.files import path_of, write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
-from ridgeformer.validation import choice, integer
+from ridgeformer.validation import choice, integer, keywords
 
 
 class Format(NamedTuple):
@@ -58,16 +57,16 @@ FORMATS: dict[str, Format] = {
     "torch": Format(to_torch_module, ".py"),
     "onnx": Format(to_onnx, ".onnx", binary=True),
 }
-OPTIONS = ("digits",)  # of single formats
 
 
+@keywords()
 def export(
     model: LinearTransformer | Universal,
     to: str = "python",
     *,
     about: str = "",
     context: int | None = None,
-    **options: object,
+    digits: int | None = None,
 ) -> str | bytes:
     """Turn a model into standalone code, equations or an ONNX graph.
 
@@ -77,7 +76,7 @@ def export(
         about: A remark that goes with it, such as what the model was trained on.
         context: The number of examples n for which a model with attention by mean is written as one by sum. What is
             written says that it is valid for this n alone; NumPy and PyTorch source refuses contexts of other lengths.
-        **options: `digits` for LaTeX: significant digits, 3 by default.
+        digits: Significant digits in LaTeX; None for 3.
 
     Returns:
         The text; bytes for `onnx`.
@@ -92,7 +91,9 @@ def export(
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
     chosen = FORMATS[choice("a format", to, FORMATS)]
-    _check_options(to, options)
+    options: dict[str, object] = {} if digits is None else {"digits": digits}
+    if options and not chosen.takes("digits"):
+        refuse("digits is only for the format latex", f"it for {to}", "Leave it out, or export to latex.")
     universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
     whole = universal and context is None and chosen.takes("units")
     if units is not None and not whole:
@@ -111,20 +112,8 @@ def export(
         refuse(rule, f"one with {model.layout}", remedy)
     if context is not None:
         about = f"What follows is valid for contexts of exactly n = {context} examples. {about}".strip()
-        options = {**options, "context": context} if chosen.takes("context") else options
+        options |= {"context": context} if chosen.takes("context") else {}
     return chosen.make(model, about=about, **options)
-
-
-def _check_options(to: str, options: dict[str, object]) -> None:
-    """Refuse options that a format does not have."""
-    for option in sorted(options):
-        takers = [name for name, other in FORMATS.items() if option in OPTIONS and other.takes(option)]
-        if to not in takers and takers:
-            remedy = f"Leave it out, or export to {takers[0]}."
-            refuse(f"{option} is only for the format {takers[0]}", f"it for {to}", remedy)
-        if to not in takers:
-            own = ", ".join(filter(FORMATS[to].takes, OPTIONS)) or "no options"
-            refuse(f"{to} takes {own}", option, f"Leave out {option}.")
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

@@ -2,177 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import re
-import textwrap
-from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Mixings
+from ridgeformer.export.source import count, harmless_lines, omegas, templates, title
 from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import integer
 
 Float = NDArray[np.floating[Any]]
-NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
-
-
-@functools.cache
-def templates(name: str) -> dict[str, Template]:
-    """Read the pieces of which the source of an export is made, from the file of this name beside this module.
-
-    Args:
-        name: The name of the file without its ending.
-
-    Returns:
-        The pieces by name; each follows a line such as `=== header`.
-    """
-    text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
-    parts = re.split(r"(?:^|\n)=== (\w+)\n", text)[1:]
-    return {piece: Template(body) for piece, body in zip(parts[::2], parts[1::2], strict=True)}
-
-
-def omegas(model: LinearTransformer) -> Float | None:
-    """Return omega of every layer, summed over the heads.
-
-    A Full model whose matrices are all of Diag's form has them too: training grows such models from Diag ones, and
-    keeps them where it finds nothing better.
-
-    Args:
-        model: The model.
-
-    Returns:
-        The omegas in float64, [L, 2, 2]; None where P and Q are dense.
-
-    Raises:
-        InputError: A number of the model is too large.
-    """
-    with np.errstate(over="ignore"):
-        kernel = model.astype(np.float64).kernel.as_omegas()
-    return None if kernel is None else array("omega", kernel.omega, ("L", 2, 2))
-
-
-def exact(value: float) -> str:
-    """Write a number as the shortest text that reads back as this float64; zero without a sign.
-
-    Args:
-        value: The number.
-
-    Returns:
-        The text.
-    """
-    return repr(float(value) + 0.0)
-
-
-def title(model: LinearTransformer) -> str:
-    """Describe a model, as in `Diag, 2 layers, 1 head, for d = 10`.
-
-    Args:
-        model: The model.
-
-    Returns:
-        One line of text.
-    """
-    name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
-    same = " (with the matrices of a Diag)" if name == "Full" and omegas(model) is not None else ""
-    valid = "every d" if model.layout.opening else f"d = {model.dim}"
-    return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for {valid}"
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number with its noun, as in `1 layer` and `2 layers`.
-
-    Args:
-        number: The number.
-        noun: The noun in its singular.
-
-    Returns:
-        The text.
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def harmless_lines(text: str, width: int = 110) -> list[str]:
-    """Break a text into lines that may stand in a docstring or a comment of any format, whatever was in it.
-
-    Args:
-        text: The text.
-        width: Characters per line, at most.
-
-    Returns:
-        The lines.
-    """
-    harmless = "".join(letter if letter.isprintable() and letter not in '\\"' else " " for letter in text)
-    return textwrap.wrap(harmless, width)
-
-
-def length_check(n: str, context: int | None) -> str:
-    """Write the lines of a function that refuse contexts of another length.
-
-    Args:
-        n: The expression for the number of examples.
-        context: The only number that is allowed; None for any.
-
-    Returns:
-        Python source, which ends with a new line unless it is empty.
-    """
-    if context is None:
-        return ""
-    message = f"this model is valid for contexts of exactly n = {context} examples; got {{{n}}}"
-    return f'    if {n} != {context}:\n        raise ValueError(f"{message}")\n'
-
-
-def paragraph(about: str) -> str:
-    """Make a paragraph of a docstring.
-
-    Args:
-        about: The text.
-
-    Returns:
-        The paragraph, with an empty line before and after; nothing for an empty text.
-    """
-    lines = harmless_lines(about)
-    return "\n".join(["", *lines, ""]) if lines else ""
-
-
-def flat(values: Float, width: int = 116) -> str:
-    """Write an array as lines of one flat list of numbers that read back exactly, a new line for every row.
-
-    Args:
-        values: The array, [L, ...]; [L, H, D, D] for matrices.
-        width: Characters per line, at most.
-
-    Returns:
-        The lines, with a comment for every layer, and for every head if there are matrices.
-    """
-    lines = []
-    for place in np.ndindex(values.shape[: 2 if values.ndim == 4 else 1]):
-        block = np.atleast_1d(values[place])
-        rows = block.reshape(-1, block.shape[-1])
-        comment = "# " + ", ".join(f"{what} {k + 1}" for what, k in zip(("layer", "head"), place, strict=False))
-        text = [line for row in rows for line in wrapped(", ".join(map(exact, row)) + ",", width - 20)]
-        lines += [f"{text[0]}  {comment}"] if len(text) == 1 else [f"    {comment}", *text]
-    return "\n".join(lines)
-
-
-def wrapped(numbers: str, width: int) -> list[str]:
-    """Break numbers separated by spaces into lines, without breaking a number.
-
-    Args:
-        numbers: The numbers.
-        width: Characters per line, at most.
-
-    Returns:
-        The lines, indented.
-    """
-    wrap = functools.partial(textwrap.wrap, break_on_hyphens=False, break_long_words=False)
-    return wrap(numbers, width, initial_indent="    ", subsequent_indent="        ")
 
 
 def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, units: Universal | None = None) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import optional, refuse
-from ridgeformer.export.latex import omegas, title
+from ridgeformer.export.source import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
 
 OPSET, IR_VERSION = 17, 8  # of 2022: old enough for every runtime in use

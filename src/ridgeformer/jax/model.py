@@ -160,7 +160,7 @@ def kernel_of(parameters: JaxParameters) -> Kernel:
     return _kernel(form, tuple(arrays), tuple(arrays.values())) if kernel is None else kernel
 
 
-def _made(form: Form, names: tuple[str, ...], values: Any) -> Family:
+def _family(form: Form, names: tuple[str, ...], values: Any) -> Family:
     return form.family(**{name: np.asarray(value) for name, value in zip(names, values, strict=True)})
 
 
@@ -170,11 +170,11 @@ def _call(function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
 
 def _by_family_forward(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, Any]:
     dtype = values[0].dtype
-    example = _made(form, names, [np.zeros(value.shape, dtype) for value in values]).kernel(form.dim)
+    example = _family(form, names, [np.zeros(value.shape, dtype) for value in values]).kernel(form.dim)
     shapes = type(example)(*(jax.ShapeDtypeStruct(piece.shape, dtype) for piece in example))
 
     def kernel(given: Any) -> Any:
-        return type(example)(*(np.array(piece, dtype) for piece in _made(form, names, given).kernel(form.dim)))
+        return type(example)(*(np.array(piece, dtype) for piece in _family(form, names, given).kernel(form.dim)))
 
     return _call(kernel, shapes, values), values
 
@@ -185,7 +185,7 @@ def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, .
 
     def pullback(given: Any, pieces: Any) -> Any:
         gradient = type(pieces)(*(np.asarray(piece, np.float64) for piece in pieces))
-        slopes = _made(form, names, given).pullback(gradient)
+        slopes = _family(form, names, given).pullback(gradient)
         return tuple(np.array(slopes[name], dtype) for name in names)
 
     return (_call(pullback, shapes, values, slope),)

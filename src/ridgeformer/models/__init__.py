@@ -3,9 +3,9 @@
 from ridgeformer.models.families import Diag as Diag, Full as Full, GDpp as GDpp
 from ridgeformer.models.family import FAMILIES as FAMILIES, Family as Family, family_named as family_named
 from ridgeformer.models.file import save as save
-from ridgeformer.models.looped import Looped as Looped
 from ridgeformer.models.structured import (
     Channels as Channels,
+    Looped as Looped,
     LowRank as LowRank,
     Preconditioned as Preconditioned,
     Registers as Registers,

@@ -1,4 +1,4 @@
-"""A family of the user's own is compared with the plain token form and with finite differences when it is first used.
+"""A family of the user's own is compared with its dense form and with finite differences when it is first used.
 
 Without this, a wrong sign in `pullback` would send every descent uphill, and training would still report "converged".
 """
@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ridgeformer.engine import NumpyEngine
+from ridgeformer.engine import Kernel, Matrices, NumpyEngine
 from ridgeformer.engine.law import PAPER_LAYOUT
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
-from ridgeformer.validation import Array
+from ridgeformer.validation import Array, Float
 
 DIM, LAYERS, CONTEXT, BATCH = 3, 2, 5, 4
 SCALE = 0.2
@@ -56,19 +56,19 @@ def _check(family: type[Family], example: Family, D: int) -> None:
     wanted = (LAYERS, example.heads, D, D)
     if np.shape(P) != wanted or np.shape(Q) != wanted:
         _refuse(family, f"dense must give P and Q of shape {wanted}", f"shapes {np.shape(P)} and {np.shape(Q)}")
+    P, Q = np.asarray(P, np.float64), np.asarray(Q, np.float64)
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((BATCH, CONTEXT, DIM)), rng.standard_normal((BATCH, CONTEXT))
     tokens = np.concatenate([x, np.zeros((BATCH, CONTEXT, D - DIM - 1)), y[..., None]], -1)
     gram = np.swapaxes(tokens, 1, 2) @ tokens
     target = rng.standard_normal((BATCH, DIM))
-    evaluation = NumpyEngine().evaluate(example.kernel(DIM), gram, target, counted=DIM, weights=True)
-    assert evaluation.weights is not None
-    expected = _token_form(P, Q, tokens)
+    expected = _evaluated(Matrices(P, Q), gram, target).weights
+    evaluation = _evaluated(example.kernel(DIM), gram, target)
     error = float(np.abs(evaluation.weights - expected).max() / max(np.abs(expected).max(), 1e-300))
     if not error < 1e-8:
         _refuse(family, "kernel and dense must describe the same model", f"predictions that differ by {error:.1g}")
     _check_slope(family, arrays, example.pullback(evaluation.gradient), gram, target)
-    _check_layers(family, example, tokens)
+    _check_layers(family, example, P, Q, gram)
 
 
 def _check_axis(family: type[Family], arrays: dict[str, Array]) -> None:
@@ -84,32 +84,28 @@ def _check_axis(family: type[Family], arrays: dict[str, Array]) -> None:
         _refuse(family, f"axis {axis} of every array must count the layers", f"{shapes} for {LAYERS} layers", remedy)
 
 
-def _check_layers(family: type[Family], example: Family, tokens: Array) -> None:
+def _check_layers(family: type[Family], example: Family, P: Float, Q: Float, gram: Array) -> None:
     """Compare models of other layers with the same layers of the dense form.
 
     Where no axis counts the layers, the defaults of these methods refuse, and there is nothing to compare.
     """
-    P, Q = example.dense(DIM)
+    target = np.zeros((len(gram), DIM))
     calls: dict[str, tuple[Callable[[], Family], list[int], int]] = {  # the layers that act, and how many there are
         "select(slice(0, 1))": (lambda: example.select(slice(0, 1)), [0], 1),
-        "inserted(1, identity_layer())": (lambda: example.inserted(1, example.identity_layer()), [0, 1], LAYERS + 1),
-        "inserted(1, select(slice(0, 1)))": (
-            lambda: example.inserted(1, example.select(slice(0, 1))),
-            [0, 0, 1],
-            LAYERS + 1,
-        ),
-        "edit(1, **identity_layer())": (lambda: example.edit(1, **example.identity_layer()), [0], LAYERS),
+        "inserted(1, identity_layer())": (lambda: example.inserted(1, example.identity_layer()), [0, 1], 3),
+        "inserted(1, select(slice(0, 1)))": (lambda: example.inserted(1, example.select(slice(0, 1))), [0, 0, 1], 3),
+        "edit(1, **identity_layer())": (lambda: example.edit(1, **example.identity_layer()), [0], 2),
     }
     for words, (call, layers, count) in calls.items():
         names = [name for name in ("select", "inserted", "edit") if f"{name}(" in words]
         if family.layer_axis is None and any(getattr(family, name) is getattr(Family, name) for name in names):
             continue
         try:
-            matrices = call().dense(DIM)
-            predicted = _token_form(*matrices, tokens)
+            matrices = [np.asarray(matrix, np.float64) for matrix in call().dense(DIM)]
+            predicted = _evaluated(Matrices(*matrices), gram, target).weights
         except Exception as error:  # whatever a class of the user's own does
             _refuse(family, f"{words} must give a model", f"{type(error).__name__}: {error}")
-        expected = _token_form(P[layers], Q[layers], tokens)
+        expected = _evaluated(Matrices(P[layers], Q[layers]), gram, target).weights
         difference = np.abs(predicted - expected).max()
         if len(matrices[0]) != count or not difference < 1e-8 * max(np.abs(expected).max(), 1e-300):
             size = f"{count} layer{'s' * (count > 1)}"
@@ -126,9 +122,6 @@ def _check_slope(
     if shapes != {name: value.shape for name, value in arrays.items()}:
         _refuse(family, "pullback must give a derivative for every array, of its shape", f"shapes {shapes}")
 
-    def loss(changed: dict[str, Array]) -> float:
-        return NumpyEngine().evaluate(family(**changed).kernel(DIM), gram, target, counted=DIM, gradient=False).loss
-
     largest = max(float(np.abs(np.asarray(value)).max()) for value in slope.values())
     places = [(name, index) for name, value in arrays.items() for index in np.ndindex(value.shape)]
     chosen = np.random.default_rng(1).permutation(len(places))[:MOST]
@@ -137,7 +130,7 @@ def _check_slope(
         for step in (1e-6, -1e-6):
             changed = {other: value.copy() for other, value in arrays.items()}
             changed[name][index] += step
-            ends.append(loss(changed))
+            ends.append(_evaluated(family(**changed).kernel(DIM), gram, target).loss)
         expected, given = (ends[0] - ends[1]) / 2e-6, float(np.asarray(slope[name])[index])
         if not abs(expected - given) <= SLACK * max(largest, abs(expected), 1e-3):
             _refuse(
@@ -147,15 +140,9 @@ def _check_slope(
             )
 
 
-def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
-    """The estimates of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
-    D = tokens.shape[2]
-    queries = np.broadcast_to(np.eye(D)[:DIM], (len(tokens), DIM, D))
-    e, n = np.concatenate([tokens, queries], 1), tokens.shape[1]
-    for p, q in zip(np.asarray(P), np.asarray(Q), strict=True):
-        context = e[:, :n]
-        e = e + np.einsum("bjc,kcd,bid,kfe,bje->bif", context, q, e, p, context, optimize=True)
-    return np.asarray(-e[:, n:, -1])
+def _evaluated(kernel: Kernel, gram: Array, target: Array) -> Any:
+    """Loss, gradient and estimates of a kernel."""
+    return NumpyEngine().evaluate(kernel, gram, target, counted=DIM, weights=True)
 
 
 def _refuse(family: type[Family], rule: str, received: str, remedy: str = "Correct that method") -> NoReturn:

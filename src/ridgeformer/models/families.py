@@ -17,7 +17,8 @@ from ridgeformer.models.family import Family, Gradient
 from ridgeformer.validation import Float, array, integer, real
 from ridgeformer.values import read_only
 
-OMEGAS = {"omega_xx": (0, 0), "omega_xy": (0, 1), "omega_yx": (1, 0), "omega_yy": (1, 1)}  # to and from
+FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # of omegas: to and from
+OMEGAS = {f"omega_{flow}": place for flow, place in FLOWS.items()}
 
 
 class ArrayFamily(Family):
@@ -138,7 +139,6 @@ class Full(ArrayFamily):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
-    built_in = True
     name = "full"
     further_scalars = None
     own = 1
@@ -259,9 +259,18 @@ class Diagonal(ArrayFamily):
         p, q = _split(omega, self.heads)
         return super().edit(layer, p=p, q=q if self._from else q[:, 0])
 
-    @abstractmethod
     def to_diag(self) -> Diag:
         """See `Family.to_diag`."""
+        if "omega" in self._arrays:
+            return Diag(omega=self.omega)
+        p, q = self._arrays.values()
+        return Diag(p, np.stack([q, np.zeros_like(q)], axis=-1))
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """See `Family.dense`."""
+        *p, q = self.to_diag().arrays.values()
+        diagonals = p[0] if p else np.broadcast_to(np.eye(2, dtype=q.dtype), q.shape)  # one head writes x, and one y
+        return _spread(diagonals, dim), _spread(q, dim)
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.natural_sizes`: omegas have the size of p and q together."""
@@ -305,17 +314,9 @@ class Diag(Diagonal):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
-    built_in = True
     name = "diag"
     useful_heads = 2
     _from = (2,)
-
-    def dense(self, dim: int) -> tuple[Float, Float]:
-        """See `Family.dense`."""
-        if "p" in self._arrays:
-            return _spread(self._arrays["p"], dim), _spread(self._arrays["q"], dim)
-        omega = self._arrays["omega"]
-        return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
     def to_diag(self) -> Diag:
         """See `Family.to_diag`."""
@@ -344,21 +345,9 @@ class GDpp(Diagonal):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
-    built_in = True
     name = "gdpp"
     useful_heads = 1
     _from = ()
-
-    def to_diag(self) -> Diag:
-        """See `Family.to_diag`."""
-        if "omega" in self._arrays:
-            return Diag(omega=self.omega)
-        q = self._arrays["q"]
-        return Diag(self._arrays["p"], np.stack([q, np.zeros_like(q)], axis=-1))
-
-    def dense(self, dim: int) -> tuple[Float, Float]:
-        """See `Family.dense`."""
-        return self.to_diag().dense(dim)
 
 
 Diag.contains, Full.contains = GDpp, Diag

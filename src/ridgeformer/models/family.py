@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel, Layout, Matrices
 from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import Float, array, integer, layer_number, precision, real, register
+from ridgeformer.validation import Float, array, fits, integer, layer_number, precision, real, register
 from ridgeformer.values import Value, read_only
 
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
@@ -64,7 +64,7 @@ class Family(Value, ABC):
         """A subclass with a name can be trained, saved and loaded by that name."""
         super().__init_subclass__(**keywords)
         cls.has_sizes = bool(cls.__dict__.get("has_sizes"))  # not inherited: a name with sizes leads to one class
-        cls.built_in = bool(cls.__dict__.get("built_in"))
+        cls.built_in = cls.__dict__.get("built_in", cls.__module__.startswith("ridgeformer."))
         if "name" in cls.__dict__ and not cls.has_sizes:
             register("family", cls, FAMILIES)
 
@@ -171,15 +171,12 @@ class Family(Value, ABC):
         """
 
     @staticmethod
-    def _checked(gradient: Gradient, *wanted: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return a gradient if it has these shapes; negative lengths stand for any."""
+    def _checked(gradient: Gradient, *wanted: tuple[int | str, ...]) -> tuple[Any, ...]:
+        """Return a gradient if it has these shapes; a letter stands for any length."""
         if gradient is None:
             refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
         given = [np.shape(piece) for piece in gradient]
-        alike = len(given) == len(wanted) and [len(shape) for shape in given] == [len(shape) for shape in wanted]
-        if not alike or any(
-            a != b and b >= 0 for g, w in zip(given, wanted, strict=True) for a, b in zip(g, w, strict=True)
-        ):
+        if len(given) != len(wanted) or not all(map(fits, given, wanted)):
             rule = f"a gradient must have the shapes {list(wanted)} of the kernel"
             refuse(rule, given, "Pass evaluate(...).gradient as it is.")
         return gradient
@@ -376,6 +373,22 @@ class Family(Value, ABC):
         return self.layer_axis
 
 
+def joined(*families: Family) -> Family:
+    """Return the layers of several parameters of one family in a row.
+
+    Args:
+        *families: The parameters, whose layers have the same shapes.
+
+    Returns:
+        The parameters of all layers.
+    """
+    longer, *others = families
+    for other in others:
+        for layer in range(other.layers):
+            longer = longer.inserted(longer.layers, other.select(slice(layer, layer + 1)))
+    return longer
+
+
 _SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: sizes and function
 _MADE: dict[tuple[object, ...], type] = {}  # families with sizes, by what they were made from
 AnyFamily = TypeVar("AnyFamily", bound=Family)
@@ -414,8 +427,8 @@ def with_sizes(base: type[AnyFamily], word: str, sizes: str, **facts: Any) -> ty
     """
     key = base, word, sizes, *facts.items()
     if key not in _MADE:
-        own = {"name": f"{word}({sizes})", "has_sizes": True, "built_in": base.built_in} | facts
-        own |= {"__module__": base.__module__, "__doc__": base.__doc__}
+        own = {"name": f"{word}({sizes})", "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__}
+        own |= facts
         _MADE[key] = types.new_class(word.capitalize(), (base,), exec_body=lambda space: space.update(own))
     return cast("type[AnyFamily]", _MADE[key])
 

@@ -10,6 +10,7 @@ LinearTransformer(diag, dim=10, layers=1, heads=2)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -17,20 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ridgeformer import files
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import DamageError, InputError, kind_of, refuse, short
-from ridgeformer.files import (
-    CHECKSUM,
-    LARGEST,
-    Arrays,
-    DamagedFile,
-    digest,
-    pack,
-    parse_json,
-    path_of,
-    read_tensors,
-    write_whole,
-)
 from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 
@@ -55,14 +45,10 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
         StorageError: The file cannot be written.
     """
     if type(model) is not LinearTransformer:
-        raise InputError(f"save needs a LinearTransformer itself; got {kind_of(model)}. Write save(model, path).")
-    target = path_of(path, NAMELESS, EXAMPLE)
-    spec = {
-        "family": check_registered(type(model.family)),
-        "dim": model.dim,
-        "layers": model.layers,
-        "heads": model.heads,
-    }
+        refuse("save needs a LinearTransformer itself", kind_of(model), "Write save(model, path).")
+    target = files.path_of(path, NAMELESS, EXAMPLE)
+    spec: ModelRecord = {"family": check_registered(type(model.family)), "dim": model.dim}
+    spec |= {"layers": model.layers, "heads": model.heads}
     if model.layout != PAPER_LAYOUT:
         spec["layout"] = asdict(model.layout)
     header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
@@ -70,17 +56,14 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
         try:
             header["record"] = json.dumps(dict(record))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"a record must be a dict that JSON can hold; got one with {error}. Use text, numbers and lists only."
-            ) from error
+            remedy = "Use text, numbers and lists only."
+            refuse("a record must be a dict that JSON can hold", f"one with {error}", remedy)
     arrays = model.family.arrays
     if too_large := _too_large(model):
         refuse("a model file must stand for matrices of a limited size", too_large, "Use fewer layers or dimensions.")
-    if (size := sum(value.nbytes for value in arrays.values())) > LARGEST // 2:
-        raise InputError(
-            f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Use fewer layers or heads."
-        )
-    write_whole(target, pack(arrays, header))
+    if (size := sum(value.nbytes for value in arrays.values())) > files.LARGEST // 2:
+        refuse(f"a model file may have {files.LARGEST / 2e9:.2g} GB", f"{size / 1e9:.3g}", "Use fewer layers or heads.")
+    files.write_whole(target, files.pack(arrays, header))
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, ModelRecord]:
@@ -96,15 +79,11 @@ def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, ModelRec
         InputError: The file does not exist, or its family is not known.
         DamageError: The file is damaged or of another kind.
     """
-    place = path_of(path, NAMELESS, EXAMPLE)
+    place = files.path_of(path, NAMELESS, EXAMPLE)
     spec: ModelRecord = {}
-
-    def check(metadata: Mapping[str, str]) -> None:
-        spec.update(_spec(place, metadata))
-
     try:
-        header, arrays = read_tensors(place, "a model", check)
-    except DamagedFile as error:
+        header, arrays = files.read_tensors(place, "a model", lambda metadata: spec.update(_spec(place, metadata)))
+    except files.DamagedFile as error:
         _refuse(place, str(error))
     return _model(place, spec, arrays), _json(place, header.get("record", "{}"))
 
@@ -121,7 +100,7 @@ def fingerprint(model: LinearTransformer) -> str:
     P, Q = model.family.dense(model.dim)
     arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
     layout = [] if model.layout == PAPER_LAYOUT else [str(model.layout)]
-    return digest(arrays, model.family.name, str(model.dim), *layout)
+    return files.digest(arrays, model.family.name, str(model.dim), *layout)
 
 
 def _too_large(model: LinearTransformer) -> str:
@@ -133,7 +112,7 @@ def _too_large(model: LinearTransformer) -> str:
     return f"its P has {numbers:,} numbers; a file may stand for {MOST_DENSE:,}, or for as many as it stores"
 
 
-def _model(path: Path, spec: ModelRecord, arrays: Arrays) -> LinearTransformer:
+def _model(path: Path, spec: ModelRecord, arrays: files.Arrays) -> LinearTransformer:
     """The model with these arrays, if its spec fits them."""
     try:
         layout = Layout(**spec.get("layout", {}))
@@ -156,31 +135,25 @@ def _spec(path: Path, header: Mapping[str, str]) -> ModelRecord:
     if not (version.isascii() and version.isdigit() and len(version) <= 9):
         _refuse(path, f"its format version is {version[:20]!r}")
     if int(version) > VERSION:
-        raise InputError(
-            f"{path} has format version {version}; this ridgeformer reads up to {VERSION}. Upgrade it to load the file."
-        )
-    if int(version) > 1 and CHECKSUM not in header:
+        received = f"version {version} in {short(path)}"
+        refuse(f"this ridgeformer reads format versions up to {VERSION}", received, "Upgrade it to load the file.")
+    if int(version) > 1 and files.CHECKSUM not in header:
         _refuse(path, "it has no checksum")
     spec = _json(path, header.get("spec", ""))
-    family = spec.get("family")
-    if isinstance(family, str):
-        try:
-            family_named(family)
-        except InputError as error:
-            raise InputError(f"{short(path)}: {error}") from error
-    if not isinstance(family, str) or type(spec.get("dim")) is not int:
+    if not isinstance(spec.get("family"), str) or type(spec.get("dim")) is not int:
         _refuse(path, "its header is damaged")
+    try:
+        family_named(spec["family"])
+    except InputError as error:
+        raise InputError(f"{short(path)}: {error}") from error
     return spec
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
-    try:
-        value = parse_json(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        _refuse(path, "its header is damaged")
-    return value
+    with contextlib.suppress(ValueError):
+        if isinstance(value := files.parse_json(text), dict):
+            return value
+    _refuse(path, "its header is damaged")
 
 
 def _refuse(path: Path, why: str) -> NoReturn:

@@ -111,7 +111,7 @@ class MomentForm(Stack):
             refuse(rule, received, "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.")
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)
         self._check(moments)
-        return Trace(self, self._gram(moments), draw)  # type: ignore[arg-type]
+        return Trace(self, moments.gram_of(self.layout), draw)  # type: ignore[arg-type]
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
         """Compute w_hat: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.
@@ -144,18 +144,13 @@ class MomentForm(Stack):
 
     def _weights(self, moments: Moments, engine: Engine | str | None, threads: int | None) -> Float:
         self._check(moments)
-        engine = engines.resolve(engine)
         counted = self.dim + self.layout.counted
-        nothing = np.zeros((len(moments), counted), moments.dtype)
-        evaluation = engine.evaluate(
-            self.kernel, self._gram(moments), nothing, counted=counted, weights=True, gradient=False, threads=threads
-        ).weights
-        assert evaluation is not None
-        return evaluation
-
-    def _gram(self, moments: Moments) -> Float:
-        """The Gram matrices of this model's tokens."""
-        return moments.gram_of(self.layout)
+        gram, nothing = moments.gram_of(self.layout), np.zeros((len(moments), counted), moments.dtype)
+        evaluation = engines.resolve(engine).evaluate(
+            self.kernel, gram, nothing, counted=counted, weights=True, gradient=False, threads=threads
+        )
+        assert evaluation.weights is not None
+        return evaluation.weights
 
     def evaluate(
         self,
@@ -188,18 +183,18 @@ class MomentForm(Stack):
         self._check(moments)
         counted = self.dim + self.layout.counted
         whole = np.ndim(target) == 2 and np.shape(target)[1] == counted
-        goal = array("target", target, (len(moments), counted if whole else self.dim))
-        goal = goal.astype(moments.dtype, copy=False)
+        goal = array("target", target, (len(moments), counted if whole else self.dim)).astype(moments.dtype, copy=False)
         weight = None if metric is None else np.asarray(real("metric", metric), moments.dtype)
-        engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
-        return engine.evaluate(
+        if not whole:
+            goal, weight = self.layout.target(goal), self.layout.metric(weight)
+        return engines.resolve(engine).evaluate(
             self.kernel,
-            self._gram(moments),
-            np.asarray(goal) if whole else self.layout.target(np.asarray(goal)),
-            metric=weight if whole else self.layout.metric(weight),
+            moments.gram_of(self.layout),
+            goal,
+            metric=weight,
             counted=counted,
             weights=weights,
-            ceiling=ceiling,
+            ceiling=number("ceiling", ceiling),
             gradient=gradient,
             threads=threads,
         )

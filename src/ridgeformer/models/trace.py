@@ -33,9 +33,20 @@ if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
 
 Float = NDArray[Any]  # float32 or float64
-KEPT = ("G", "T", "C", "M", "u", "a", "w")
+BLOCKS: dict[str, tuple[Any, Any]] = {  # of C
+    "M": (slice(-1), slice(-1)),
+    "u": (slice(-1), -1),
+    "a": (-1, -1),
+    "w": (-1, slice(-1)),
+}
+KEPT = ("G", "T", "C", *BLOCKS)
 PATCHES = ("gram", "S", "b", "q", "further", "query")
 TOKENS = "{} contexts, tokens of {} coordinates, d = {}, attention={}, coordinate={}"
+
+
+def _part(name: str, doc: str) -> Any:
+    """A property of a trace: a part of every state."""
+    return property(lambda trace: trace._computed(name), doc=doc)
 
 
 class Patch(NamedTuple):
@@ -87,42 +98,13 @@ class Trace(Value):
         patches = f", {len(self.patches)} patched" if self.patches else ""
         return f"Trace({self.model!r}, {len(self)} contexts{patches})"
 
-    # ---- what every layer holds -------------------------------------------------------------------------
-
-    @property
-    def G(self) -> Float:
-        """The Gram matrices of the context's tokens, [L+1, B, D, D]."""
-        return self._part("G")
-
-    @property
-    def T(self) -> Float:
-        """The matrices by which the layers multiply tokens, [L, B, D, D]."""
-        return self._part("T")
-
-    @property
-    def C(self) -> Float:
-        """The products of all T so far, [M u; -w' a], [L+1, B, D, D]; the identity at first."""
-        return self._part("C")
-
-    @property
-    def M(self) -> Float:
-        """The part of z that tokens keep, [L+1, B, D-1, D-1]."""
-        return self._part("M")
-
-    @property
-    def u(self) -> Float:
-        """The part of y that z receives, [L+1, B, D-1]."""
-        return self._part("u")
-
-    @property
-    def a(self) -> Float:
-        """The part of y that labels keep, [L+1, B]."""
-        return self._part("a")
-
-    @property
-    def w(self) -> Float:
-        """The part of z that labels lose, [L+1, B, D-1]; zero at first. Its first d entries are `weights`."""
-        return self._part("w")
+    G: Float = _part("G", "The Gram matrices of the context's tokens, [L+1, B, D, D].")
+    T: Float = _part("T", "The matrices by which the layers multiply tokens, [L, B, D, D].")
+    C: Float = _part("C", "The products of all T so far, [M u; -w' a], [L+1, B, D, D]; the identity at first.")
+    M: Float = _part("M", "The part of z that tokens keep, [L+1, B, D-1, D-1].")
+    u: Float = _part("u", "The part of y that z receives, [L+1, B, D-1].")
+    a: Float = _part("a", "The part of y that labels keep, [L+1, B].")
+    w: Float = _part("w", "The part of z that labels lose, [L+1, B, D-1]. Its first d entries are `weights`.")
 
     @property
     def weights(self) -> Float:
@@ -178,8 +160,6 @@ class Trace(Value):
             losses = np.stack([self.draw.both_losses(*pair)[which] for pair in pairs])
         return np.where(np.isnan(losses), np.inf, losses)
 
-    # ---- computing and keeping --------------------------------------------------------------------------
-
     @property
     def kept(self) -> tuple[str, ...]:
         """The names of the parts that are kept in memory."""
@@ -204,16 +184,16 @@ class Trace(Value):
         states: dict[str, list[Float]] = {name: [] for name in missing}
         with np.errstate(all="ignore"):  # a model that explodes has infinite states
             for G, C, T in self._states() if missing else ():
-                parts = {"G": G, "C": C, **({} if T is None else {"T": T})}
+                parts = {"G": G, "C": C, "T": T}
                 for name in missing:
-                    if name != "T" or T is not None:
-                        states[name].append(parts[name] if name in parts else _of_product(name, C))
+                    if (part := parts[name] if name in parts else _of_product(name, C)) is not None:
+                        states[name].append(part)
         vars(self).update({f"_kept_{name}": read_only(np.stack(parts)) for name, parts in states.items()})
         return self
 
-    def _part(self, name: str) -> Float:
-        if name in ("M", "u", "a", "w") and "C" in self.kept:
-            return _of_product(name, self._part("C"))
+    def _computed(self, name: str) -> Float:
+        if name in BLOCKS and "C" in self.kept:
+            return _of_product(name, self.C)
         state: Float = vars(self.compute(name))[f"_kept_{name}"]
         return state
 
@@ -228,8 +208,6 @@ class Trace(Value):
             yield G, C, T
             G, C = following, T @ C
         yield *self._after_patches(last, G, C), None
-
-    # ---- activation patching ----------------------------------------------------------------------------
 
     def patched(self, layer: int, other: Trace, what: str | int | Sequence[str | int] = "gram") -> Trace:
         """Continue from parts of the state that another context has before a layer; this trace stays as it is.
@@ -325,7 +303,5 @@ class Trace(Value):
 
 def _of_product(name: str, C: Float) -> Float:
     """A part of C = [M u; -w' a]."""
-    x, y = slice(-1), -1
-    part: dict[str, Any] = {"M": (x, x), "u": (x, y), "a": (y, y), "w": (y, x)}
-    block: Float = C[(..., *part[name])]
+    block: Float = C[(..., *BLOCKS[name])]
     return -block if name == "w" else block

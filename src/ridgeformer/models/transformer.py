@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.models.families import OMEGAS, ArrayFamily, Diagonal, Full
-from ridgeformer.models.family import Family, family_named
+from ridgeformer.models.families import OMEGAS, ArrayFamily, Diagonal, Full, with_more_heads
+from ridgeformer.models.family import Family, family_named, joined
 from ridgeformer.models.forms import MomentForm, TokenForm
 from ridgeformer.validation import array, integer, layer_number, number, real
 
@@ -68,12 +68,8 @@ class LinearTransformer(TokenForm, MomentForm):
             layout: See `LinearTransformer`.
         """
         kind = family_named(family)
-        dim, layers, heads = (
-            integer("dim", dim, 1, 4096),
-            integer("layers", layers, 1, 1000),
-            integer("heads", heads, 1, 64),
-        )
-        rng = np.random.default_rng(integer("seed", seed, 0))
+        dim, layers = integer("dim", dim, 1, 4096), integer("layers", layers, 1, 1000)
+        heads, rng = integer("heads", heads, 1, 64), np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
         if not isinstance(layout, Layout):
             refuse("layout must be a Layout", kind_of(layout), 'Pass Layout("mean"), for example.')
@@ -332,14 +328,12 @@ def _joined(models: Sequence[LinearTransformer]) -> Family:
     if all(type(family) is kind for family in families):
         stacked, *others = (family.astype(dtype.type) for family in families)
         if all(_shapes(family) == _shapes(stacked) for family in others):
-            for family in others:
-                for layer in range(family.layers):
-                    stacked = stacked.inserted(stacked.layers, family.select(slice(layer, layer + 1)))
-            return stacked
+            return joined(stacked, *others)
         if isinstance(stacked, Diagonal):  # other heads, or omegas beside p and q
             return stacked.of_omega(np.concatenate([diag.omega for diag in diags]))
     heads = max(model.heads for model in models)
-    return Full(*(np.concatenate([_padded(getattr(model, name), heads) for model in models]) for name in ("P", "Q")))
+    padded = ([with_more_heads(getattr(model, name), heads, 0.0) for model in models] for name in ("P", "Q"))
+    return Full(*map(np.concatenate, padded))
 
 
 def _holds(model: LinearTransformer, family: Family, parameters: Mapping[str, ArrayLike]) -> bool:
@@ -355,8 +349,3 @@ def _holds(model: LinearTransformer, family: Family, parameters: Mapping[str, Ar
 def _shapes(family: Family) -> dict[str, tuple[int, ...]]:
     """The shapes of the parameters of the first layer."""
     return {name: value.shape for name, value in family.select(slice(0, 1)).arrays.items()}
-
-
-def _padded(matrices: Float, heads: int) -> Float:
-    """[L, H, D, D] with further heads that do nothing."""
-    return np.pad(np.asarray(matrices), ((0, 0), (0, heads - matrices.shape[1]), (0, 0), (0, 0)))

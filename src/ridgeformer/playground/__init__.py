@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.files import path_of, write_whole
-from ridgeformer.models.families import Diag, GDpp
+from ridgeformer.models.families import FLOWS, Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Categorical, Fixed, Uniform
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import PREFIX, further_models, read_model, shipped
 
-TERMS = ("xx", "xy", "yx", "yy")
+TERMS = tuple(FLOWS)
 MOST = 100_000  # characters
 MOST_DIM, MOST_CONTEXT, MOST_LAYERS, MOST_LEVELS, HIGHEST = 20, 100, 10, 12, 100  # what the page can show
 REMEDY = "Copy the link from the page with its button Share."

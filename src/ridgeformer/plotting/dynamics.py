@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,14 +20,10 @@ from ridgeformer.evaluation import compare
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.plotting import style, weights
+from ridgeformer.plotting.style import Axes, Figure
 from ridgeformer.training import Training
 from ridgeformer.validation import choice, integer, number
 from ridgeformer.values import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
 PER_INCH = 14  # characters of a title
@@ -82,14 +78,16 @@ def draw_curves(
     by_time = any(_is_flow(run) for run in named.values())
     canvas, courses = style.blank(6.4, 3.8), list[tuple[Array, Array, Any]]()
     axis: Axes = canvas.subplots()
-    values = {name: _values(run, quantity) for name, run in named.items()}
+    doubled = 2 if quantity == "squared_error" else 1
+    recorded = "adjusted_loss" if quantity == "adjusted_loss" else "loss"
+    values = {name: doubled * np.asarray(getattr(run.history, recorded)) for name, run in named.items()}
     highest = max([RISE * float(course[0]) for course in values.values()] + [2 * level for level in levels])
     for (name, run), colour in zip(named.items(), itertools.cycle(style.LINES), strict=False):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
         label = name + style.leaves(values[name], highest)
         courses.append((x, values[name], colour))
         axis.plot(x[1:], values[name][1:], color=colour, linewidth=1.6, label=label)
-        _draw_remarks(axis, run, x, values[name], colour)
+        _draw_remarks(axis, run, x, values[name], colour, doubled)
     for level in levels:
         axis.axhline(level, color=style.DARK, linewidth=0.8, linestyle="--", zorder=1)
         look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8, "color": style.DARK}
@@ -103,13 +101,13 @@ def draw_curves(
     style.limit(axis, courses, highest)
     style.decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    return style.write(canvas, path)
+    return style.finish(canvas, path)
 
 
-def _draw_remarks(axis: Axes, run: Training, x: Array, values: Array, colour: str) -> None:
+def _draw_remarks(axis: Axes, run: Training, x: Array, values: Array, colour: str, doubled: int) -> None:
     """The loss on fresh sequences beside that on a fixed sample, and marks where steps were clipped."""
     history = run.history
-    fresh = values + (history.fresh_loss - history.loss) * (2 if values[0] == 2 * history.loss[0] else 1)
+    fresh = values + (history.fresh_loss - history.loss) * doubled
     if np.isfinite(fresh).any():
         axis.plot(x[1:], fresh[1:], color=colour, linewidth=1.2, linestyle=":", label="on fresh sequences")
     clipped = np.flatnonzero(np.diff(history.clipped) > 0) + 1
@@ -141,15 +139,15 @@ def draw_trajectories(training: Training, path: Path | str | None = None, *, tit
     """
     path = style.check_plot(path)
     places, layers = _snapshots(training), weights.layers(training.model)
-    tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
-    names, columns = weights.names(training.model), min(layers, 4)
+    tracks = [[weights.numbers(shot.model, layer) for shot in training.snapshots] for layer in range(layers)]
+    columns = min(layers, 4)
     width = 2.9 + 2.2 * columns
     canvas = style.blank(width, 0.8 + 2.3 * -(-layers // columns))
     axes = canvas.subplots(-(-layers // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
     for layer, axis in enumerate(axes[:layers]):
-        for k, (label, colour) in enumerate(zip(names, itertools.cycle(style.LINES), strict=False)):
-            look = "o--" if "norm" in label else "o-"
-            axis.plot(places, tracks[:, layer, k], look, markersize=2.5, color=colour, label=label)
+        for label, colour in zip(tracks[layer][0], itertools.cycle(style.LINES), strict=False):
+            look, course = "o--" if "norm" in label else "o-", [numbers[label] for numbers in tracks[layer]]
+            axis.plot(places, course, look, markersize=2.5, color=colour, label=label)
         lowest = layer + columns >= layers  # nothing is drawn below it
         style.panel(axis, f"layer {layer + 1}" if layers > 1 else "", training.spec.protocol.axis if lowest else "")
         axis.tick_params(labelbottom=lowest)
@@ -164,8 +162,7 @@ def draw_trajectories(training: Training, path: Path | str | None = None, *, tit
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
     what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
     title = training.spec.describe_model() if title is None else title
-    canvas.suptitle(f"{title}\n{what}", fontsize=8)
-    return style.write(canvas, path)
+    return style.finish(canvas, path, f"{title}\n{what}", 8)
 
 
 def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 250, sequences: int = 2000) -> None:
@@ -210,9 +207,7 @@ def _frames(training: Training, sequences: int) -> list[bytes]:
         image = right.imshow(weight, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
         _name_weights(right, training.model)
         canvas.colorbar(image, ax=right)
-        buffer = io.BytesIO()
-        canvas.savefig(buffer, format="png", dpi=100)
-        pictures.append(buffer.getvalue())
+        pictures.append(style.content(canvas, "png", 100))
     return pictures
 
 
@@ -237,8 +232,8 @@ def _name_weights(axis: Axes, model: LinearTransformer) -> None:
     layers = np.arange(weights.layers(model))
     shown = layers[:: -(-len(layers) // 10)]  # numbers of more would overlap
     if weights.has_omegas(model):
-        names = weights.names(model)
-        axis.set_xticks(range(len(names)), [name.split()[1] for name in names])  # such as xx
+        names = [label.split()[1] for label in weights.numbers(model, 0)]  # such as xx
+        axis.set_xticks(range(len(names)), names)
         axis.set_yticks(shown, [str(layer + 1) for layer in shown])
         axis.set_ylabel("layer")
     else:
@@ -251,8 +246,7 @@ def _gif(frames: list[bytes], milliseconds: int) -> bytes:
     from PIL import Image
 
     images = [Image.open(io.BytesIO(frame)).convert("P", palette=Image.Palette.ADAPTIVE) for frame in frames]
-    buffer = io.BytesIO()
-    how: dict[str, Any] = {"save_all": True, "duration": milliseconds, "loop": 0, "optimize": False}
+    buffer, how = io.BytesIO(), {"save_all": True, "duration": milliseconds, "loop": 0, "optimize": False}
     images[0].save(buffer, format="GIF", append_images=images[1:], **how)
     return buffer.getvalue()
 
@@ -270,12 +264,6 @@ def _is_flow(training: Training) -> bool:
     return training.spec.protocol.axis == "time"
 
 
-def _values(run: Training, quantity: str) -> Array:
-    if quantity == "squared_error":
-        return 2 * run.history.loss
-    return np.asarray(getattr(run.history, quantity))
-
-
 def _snapshots(training: Training) -> Array:
     """The steps of the snapshots, or their times for gradient flow; there must be two."""
     _check_descent(training)
@@ -284,17 +272,16 @@ def _snapshots(training: Training) -> Array:
         if (asked := len(training.spec.protocol.kept())) > 1:
             refuse(rule, f"{given} of {asked}, because the descent ended early", f"The run says: {training.message}.")
         refuse(rule, given, "Train with snapshots=20, for example.")
-    steps, history = np.array([shot.step for shot in training.snapshots]), training.history
-    if not _is_flow(training):
-        return steps.astype(np.float64)
-    return np.asarray(history.time[np.searchsorted(history.step, steps)])
+    steps, history = np.array([shot.step for shot in training.snapshots], np.float64), training.history
+    return np.asarray(history.time[np.searchsorted(history.step, steps)]) if _is_flow(training) else steps
 
 
 def _check_descent(training: Training) -> None:
     if "table" not in training.course:
         received = f"a run of {type(training.spec.protocol).__name__}, which records no steps of one model"
-        other = "or use ridgeformer.plotting.training.draw_training."
-        remedy = f"Train by GradientDescent, SGD, Adam or GradientFlow, {other}"
+        remedy = (
+            "Train by GradientDescent, SGD, Adam or GradientFlow, or use ridgeformer.plotting.training.draw_training."
+        )
         refuse("this picture is of a descent, whose course is recorded", received, remedy)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +14,7 @@ from ridgeformer.explanation.algorithms import AlgorithmMap
 from ridgeformer.explanation.explanation import Explanation
 from ridgeformer.explanation.interventions import NoisePatching
 from ridgeformer.plotting import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+from ridgeformer.plotting.style import Axes, Figure
 
 COLUMNS = 4
 SHORT = {"loads": "loads u", "idle": "no effect"}  # of jobs that have another name in titles
@@ -42,26 +40,24 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
     """
     path = style.check_plot(path)
     layers, behaviour = explanation.model.layers, explanation.behaviour
-    whole = (_losses, _noise, _spectrum, _factors, _ways)
-    rows = -(-(len(whole) + layers) // COLUMNS)
+    panels: list[Callable[[Axes, Explanation], None]] = [_losses, _noise, _spectrum, _factors, _ways]
+    panels += [functools.partial(_filter, layer=layer) for layer in range(1, layers + 1)]
+    rows = -(-len(panels) // COLUMNS)
     canvas = style.blank(14, 3 * rows + 0.8)
     axes = list(canvas.subplots(rows, COLUMNS, squeeze=False).flat)
-    for axis, panel in zip(axes, whole, strict=False):
+    for axis, panel in zip(axes, panels, strict=False):
         panel(axis, explanation)
-    for layer, axis in enumerate(axes[len(whole) : len(whole) + layers], 1):
-        _filter(axis, explanation, layer)
-    for axis in axes[len(whole) + layers :]:
+    for axis in axes[len(panels) :]:
         axis.set_axis_off()
     style.neat(*axes, text=9)
-    handles, labels = axes[len(whole)].get_legend_handles_labels()
+    handles, labels = axes[len(panels) - layers].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     if title is None:
         name = f"{explanation.model.family.name}, {layers} layer{'s' * (layers > 1)}"
         floor = f", floor {behaviour.floor:.4g}" if behaviour.floor >= 0 else ""
         problem = short(explanation.problem.label, 90)
         title = f"{name}, {problem}: loss {behaviour.loss[-1]:.4g}{floor}"
-    canvas.suptitle(title, fontsize=11)
-    return style.write(canvas, path)
+    return style.finish(canvas, path, title)
 
 
 def _losses(axis: Axes, explanation: Explanation) -> None:
@@ -71,11 +67,9 @@ def _losses(axis: Axes, explanation: Explanation) -> None:
     parts = (("direction", "s-", style.BLUE), ("shrinkage", "^-", style.VERMILION), ("size", "v-", style.GREEN))
     least = 0.05 * min(behaviour.loss.min(), behaviour.floor if behaviour.floor > 0 else np.inf)
     for name, look, colour in parts:
-        values = getattr(behaviour, name)
-        if np.isnan(values).all():
-            continue
-        shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
-        axis.plot(states, shown, look, color=colour, markersize=4, linewidth=1.2, label=name)
+        if not np.isnan(values := getattr(behaviour, name)).all():
+            shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
+            axis.plot(states, shown, look, color=colour, markersize=4, linewidth=1.2, label=name)
     if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
     axis.set(title="loss of the readout and its parts", xlabel="after layer", yscale="log", xticks=states)
@@ -241,8 +235,7 @@ def draw_patching(patching: NoisePatching, path: Path | str | None = None, *, ti
         axis.set_xticks(patching.layer)
     axes[0].legend(frameon=False, fontsize=8)
     levels = f"states at sigma = {patching.high:g} in contexts at sigma = {patching.low:g}"
-    canvas.suptitle(f"{patching.name}: {levels}" if title is None else title, fontsize=11)
-    return style.write(canvas, path)
+    return style.finish(canvas, path, f"{patching.name}: {levels}" if title is None else title)
 
 
 def draw_algorithms(algorithms: AlgorithmMap, path: Path | str | None = None, *, title: str | None = None) -> Figure:
@@ -268,26 +261,22 @@ def draw_algorithms(algorithms: AlgorithmMap, path: Path | str | None = None, *,
     canvas = style.blank(13.0, 5.2)
     axes = canvas.subplots(2, len(algorithms.iteration), sharey=True)
     errors = {name: np.log10(np.maximum(values, 1e-12)) for name, values in algorithms.relative_error.items()}
-    rows: tuple[tuple[str, dict[str, Any], str, tuple[float, float], str], ...] = (
-        ("cosine", algorithms.cosine, "viridis", (0.5, 1.0), "min"),
-        ("relative error, log10", errors, "magma_r", (-2.0, 0.3), "both"),
-    )
-    for row, (label, maps, colours, limits, pointed) in zip(axes, rows, strict=True):
-        for axis, name in zip(row, algorithms.iteration, strict=True):
-            mesh = _heat(axis, algorithms, name, maps[name], colours, limits)
-        row[0].set_ylabel("after layer")
-        canvas.colorbar(mesh, ax=row, shrink=0.9, pad=0.01, extend=pointed, label=label)
+    cosines: Any = {"cmap": "viridis", "vmin": 0.5, "vmax": 1.0}
+    distances: Any = {"cmap": "magma_r", "vmin": -2.0, "vmax": 0.3}
     for above, below, name in zip(*axes, algorithms.iteration, strict=True):
+        cosine = _heat(above, algorithms, name, algorithms.cosine[name], cosines)
+        error = _heat(below, algorithms, name, errors[name], distances)
         above.set_title(name, fontsize=10)
         below.set_xlabel("penalty" if name == "ridge" else "iteration")
+    canvas.colorbar(cosine, ax=axes[0], shrink=0.9, pad=0.01, extend="min", label="cosine")
+    canvas.colorbar(error, ax=axes[1], shrink=0.9, pad=0.01, extend="both", label="relative error, log10")
+    for row in axes:
+        row[0].set_ylabel("after layer")
     name = algorithms.name if title is None else title
-    canvas.suptitle(f"{name}: readout of each layer beside classical algorithms", fontsize=11)
-    return style.write(canvas, path)
+    return style.finish(canvas, path, f"{name}: readout of each layer beside classical algorithms")
 
 
-def _heat(
-    axis: Axes, algorithms: AlgorithmMap, name: str, values: Any, colours: str, limits: tuple[float, float]
-) -> Any:
+def _heat(axis: Axes, algorithms: AlgorithmMap, name: str, values: Any, colours: Any) -> Any:
     """One map; a number k of iterations stands at k + 1, so that the axis can be logarithmic."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -298,7 +287,7 @@ def _heat(
     first, last = (places[0] ** 2 / mid[0], places[-1] ** 2 / mid[-1]) if far else (places[0] - 0.5, places[-1] + 0.5)
     edges = np.concatenate([[first], mid, [last]])
     layers = np.append(algorithms.layer - 0.5, algorithms.layer[-1] + 0.5)
-    mesh = axis.pcolormesh(edges, layers, values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
+    mesh = axis.pcolormesh(edges, layers, values, **colours, rasterized=True)
     best = algorithms.closest(name) + (0 if ridge else 1)
     look: Any = {"markersize": 4, "markerfacecolor": "white", "markeredgecolor": "black", "clip_on": False}
     axis.plot(best, algorithms.layer, "o", **look)

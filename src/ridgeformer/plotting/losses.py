@@ -6,7 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,8 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation import Losses
 from ridgeformer.losses import EXPLODES, rounding
 from ridgeformer.plotting import style
+from ridgeformer.plotting.style import Axes, Figure
 from ridgeformer.values import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 LABELS = {"sigma": "noise level sigma", "context": "number of examples n", "layer": "layer", "": "predictor"}
 MARKERS = ("o", "s", "^", "D")
@@ -52,8 +48,10 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
     path = style.check_plot(path)
     if len(losses.axes) > 2:
         refuse("a picture has at most two axes", ", ".join(losses.axes), "Choose values with losses.at(...).")
+    title = title or losses.problem
     if set(losses.axes) == {"dim", "context"}:
-        return style.write(_maps(losses, title or losses.problem), path)
+        canvas, width = _maps(losses)
+        return style.finish(canvas, path, _filled(title, width), 10)
     panels = [_Lines(losses, "")] if len(losses.axes) < 2 else [_Lines(losses[name], name) for name in losses.names]
     width = max(6.5, min(1.2 * len(panels[0].values), 14.0)) if not panels[0].connected else 6.5
     width = width if len(panels) == 1 else 4.5 * len(panels)
@@ -64,12 +62,16 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
         axis.set(yscale="log", ylim=(bottom, top))
         panel.draw(axis)
     axes[0].set_ylabel("adjusted loss" if losses.adjusted else "loss")
-    canvas.suptitle(textwrap.fill(title or losses.problem, int(PER_INCH * width), break_on_hyphens=False), fontsize=10)
-    return style.write(canvas, path)
+    return style.finish(canvas, path, _filled(title, width), 10)
 
 
-def _maps(losses: Losses, title: str) -> Figure:
-    """A map of loss / floor over dimensions and numbers of examples for each predictor, with the numbers in it."""
+def _filled(title: str, width: float) -> str:
+    """A title in lines that fit into a width in inches."""
+    return textwrap.fill(title, int(PER_INCH * width), break_on_hyphens=False)
+
+
+def _maps(losses: Losses) -> tuple[Figure, float]:
+    """A map of loss / floor over dimensions and numbers of examples for each predictor, and the width in inches."""
     known = bool(np.isfinite(losses.floor).all())
     values = losses.ratio if known else losses.loss
     if list(losses.axes) != ["dim", "context"]:
@@ -77,8 +79,8 @@ def _maps(losses: Losses, title: str) -> Figure:
     dims, contexts = losses.axes["dim"], losses.axes["context"]
     finite = values[np.isfinite(values)]
     low, high = (1.0, max(1.2, min(3.0, float(finite.max(initial=1.0))))) if known else (None, None)
-    width = (1.6 + 0.55 * len(dims)) * len(losses.names)
-    canvas = style.blank(max(width, 4.5), 1.6 + 0.35 * len(contexts))
+    width = max((1.6 + 0.55 * len(dims)) * len(losses.names), 4.5)
+    canvas = style.blank(width, 1.6 + 0.35 * len(contexts))
     axes = canvas.subplots(1, len(losses.names), squeeze=False, sharey=True)[0]
     for axis, name, one in zip(axes, losses.names, values, strict=True):
         image = axis.imshow(one.T, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
@@ -93,8 +95,7 @@ def _maps(losses: Losses, title: str) -> Figure:
         axis.set_title(textwrap.shorten(name, 50), fontsize=9)
     axes[0].set_ylabel(LABELS["context"])
     canvas.colorbar(image, ax=axes.tolist(), label="loss / floor" if known else "loss", shrink=0.9)
-    canvas.suptitle(textwrap.fill(title, int(PER_INCH * max(width, 4.5)), break_on_hyphens=False), fontsize=10)
-    return canvas
+    return canvas, width
 
 
 def _limits(losses: Losses) -> tuple[float, float]:

@@ -6,15 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.plotting.style import BLACK, LINES, blank, decimals, logarithmic, panel
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from ridgeformer.plotting.style import BLACK, LINES, Axes, Figure, blank, decimals, logarithmic, panel
 
 
 class Drawn(ABC):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ridgeformer.plotting.style import BLACK, BLUE, GREY, LIGHT, VERMILION, blank, check_plot, panel, write
+from ridgeformer.plotting.style import BLACK, BLUE, GREY, LIGHT, VERMILION, Figure, blank, check_plot, finish, panel
 from ridgeformer.validation import integer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 MOST = 40  # features that are shown
 
@@ -63,9 +59,7 @@ def draw_weights(
     right.barh(places, inclusion[output][shown], color=BLUE, height=0.6)
     right.set(xlim=(0, 1))
     panel(right, "Does the feature matter?", "probability")
-    if title is not None:
-        canvas.suptitle(title, fontsize=9)
-    return write(canvas, path)
+    return finish(canvas, path, title, 9)
 
 
 def draw_predictions(
@@ -108,4 +102,4 @@ def draw_predictions(
     axis.plot(mean[~inside], labels[~inside], "D", color=VERMILION, markersize=3, label="outside")
     axis.legend(loc="upper left")
     panel(axis, title or f"{inside.mean():.0%} of {len(labels)} labels inside", "predicted y", "y")
-    return write(canvas, path)
+    return finish(canvas, path)

@@ -15,10 +15,12 @@ from ridgeformer.errors import optional, refuse, shown
 from ridgeformer.files import check_writable, path_of, write_whole
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
     from matplotlib.lines import Line2D
+else:  # so that modules can name these types without matplotlib
+    Axes = Figure = Any
 
 STILL, MOVING = (".png", ".pdf", ".svg"), (".gif", ".html")  # endings of files that hold pictures and animations
 # The palette of Okabe and Ito.
@@ -39,6 +41,7 @@ SETTINGS = {
     "pdf.fonttype": 42,
 }
 SUFFIXES = ("pdf", "svg", "png")
+MATPLOTLIB = "figures need matplotlib", "matplotlib"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -62,9 +65,7 @@ def _shown_figure() -> type[Figure]:
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=110)
-            return buffer.getvalue()
+            return content(self, "png", 110)
 
     return ShownFigure
 
@@ -264,12 +265,8 @@ def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path 
             known = f"{', '.join(endings[:-1])} or {endings[-1]}"
             refuse(f"the name of a plot must end in {known}", shown(path.name), "Choose another name.")
         check_writable(path.parent, "a plot")
-    _matplotlib()
+    optional(*MATPLOTLIB)
     return path
-
-
-def _matplotlib() -> Any:
-    return optional("figures need matplotlib", "matplotlib")
 
 
 def pictures(draw: Callable[[], Figure], suffixes: Sequence[str] = SUFFIXES) -> Iterator[tuple[str, bytes]]:
@@ -285,10 +282,10 @@ def pictures(draw: Callable[[], Figure], suffixes: Sequence[str] = SUFFIXES) -> 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    with _matplotlib().rc_context(SETTINGS):
+    with optional(*MATPLOTLIB).rc_context(SETTINGS):
         canvas = draw()
         for suffix in suffixes:
-            yield suffix, _content(canvas, suffix)
+            yield suffix, content(canvas, suffix)
             canvas.set_layout_engine("none")  # the panels have found their places, which takes longer than drawing them
 
 
@@ -312,12 +309,14 @@ def save(draw: Callable[[], Figure], stem: Path, suffixes: Sequence[str] = SUFFI
     return [stem.with_suffix(f".{suffix}") for suffix in suffixes]
 
 
-def write(canvas: Figure, path: Path | None) -> Figure:
-    """Write a figure to a file, if one is named.
+def finish(canvas: Figure, path: Path | None, title: str | None = None, size: float = 11) -> Figure:
+    """Give a figure its title, and write it to a file, if one is named.
 
     Args:
         canvas: The figure.
         path: The file, whose ending says the format; None to write none.
+        title: The title of the whole figure; None for none.
+        size: The size of the title, in points.
 
     Returns:
         The figure.
@@ -325,12 +324,24 @@ def write(canvas: Figure, path: Path | None) -> Figure:
     Raises:
         StorageError: The file cannot be written.
     """
+    if title is not None:
+        canvas.suptitle(title, fontsize=size)
     if path is not None:
-        write_whole(path, _content(canvas, path.suffix[1:], 160))
+        write_whole(path, content(canvas, path.suffix[1:], 160))
     return canvas
 
 
-def _content(canvas: Figure, suffix: str, dpi: int = 200) -> bytes:
+def content(canvas: Figure, suffix: str, dpi: int = 200) -> bytes:
+    """Return what the file of a figure holds.
+
+    Args:
+        canvas: The figure.
+        suffix: The format: `pdf`, `svg` or `png`.
+        dpi: Dots per inch.
+
+    Returns:
+        The content.
+    """
     buffer = io.BytesIO()
     dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     canvas.savefig(buffer, format=suffix, dpi=dpi, metadata=dates[suffix])

@@ -6,7 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,9 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation import evaluate
 from ridgeformer.losses import rounding
 from ridgeformer.plotting import style
+from ridgeformer.plotting.style import Axes, Figure
 from ridgeformer.predictors import ConstRR
 from ridgeformer.training import Runs, Training
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 PHASES = (style.BLUE, style.SKY, style.GREEN, style.ORANGE, style.PINK, style.GREY, style.WINE, style.TEAL, style.BROWN)
 WORDS = {
@@ -76,12 +72,11 @@ def draw_training(training: Training, path: Path | str | None = None, *, title: 
     if left_out := sum(not loss <= highest for loss in training.history.loss):
         axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
-    title = training.spec.describe() if title is None else title
-    canvas.suptitle(textwrap.fill(title, 80, break_on_hyphens=False), fontsize=11)
     style.decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    return style.write(canvas, path)
+    title = training.spec.describe() if title is None else title
+    return style.finish(canvas, path, textwrap.fill(title, 80, break_on_hyphens=False))
 
 
 def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
@@ -133,15 +128,7 @@ def draw_runs(
     canvas = style.blank(6.4, 3.8)
     axis, kind = canvas.subplots(), "adjusted loss" if runs[0].result.adjusted else "loss"
     for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(style.LINES), strict=False):
-        mine = [row for row in rows if row["family"] == family]
-        places = sorted({row[x] for row in mine})
-        losses = [np.array([row["loss"] for row in mine if row[x] == place]) for place in places]
-        axis.plot(places, [values.mean() for values in losses], "o-", markersize=4, color=colour, label=family)
-        low, high = ([end(values) for values in losses] for end in (np.min, np.max))
-        axis.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
-        other = [row for row in mine if row["actual"] and not row["actual"].startswith(f"{family}, {row['layers']} ")]
-        above = [row["loss"] for row in other]
-        axis.plot([row[x] for row in other], above, "o", markersize=4, color=colour, markerfacecolor="white")
+        _draw_family(axis, [row for row in rows if row["family"] == family], x, colour)
     problem, floors = runs[0].spec.problem, [row["floor"] for row in rows if np.isfinite(row["floor"])]
     floor = float(np.mean(floors)) if floors else np.nan
     if floor > rounding(problem.signal):
@@ -156,4 +143,16 @@ def draw_runs(
     axis.set_yscale("log")
     style.decimals(axis)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    return style.write(canvas, path)
+    return style.finish(canvas, path)
+
+
+def _draw_family(axis: Axes, rows: list[dict[str, Any]], x: str, colour: str) -> None:
+    """The mean losses of the runs of one family, with a band over seeds and hollow points for simpler models."""
+    family, places = rows[0]["family"], sorted({row[x] for row in rows})
+    losses = [np.array([row["loss"] for row in rows if row[x] == place]) for place in places]
+    axis.plot(places, [values.mean() for values in losses], "o-", markersize=4, color=colour, label=family)
+    low, high = ([end(values) for values in losses] for end in (np.min, np.max))
+    axis.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+    simpler = [row for row in rows if row["actual"] and not row["actual"].startswith(f"{family}, {row['layers']} ")]
+    look: Any = {"markersize": 4, "color": colour, "markerfacecolor": "white"}
+    axis.plot([row[x] for row in simpler], [row["loss"] for row in simpler], "o", **look)

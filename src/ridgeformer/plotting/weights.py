@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.engine import Matrices, Mixings, Omegas
+from ridgeformer.engine import Matrices, Omegas
 from ridgeformer.engine.kernels import layer_of
+from ridgeformer.models.families import FLOWS
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.values import Array
-
-OMEGAS = ("xx", "xy", "yx", "yy")
 
 
 def alone(model: LinearTransformer, layer: int) -> Array:
@@ -50,11 +49,11 @@ def picture(model: LinearTransformer) -> Array:
         The omegas and norms, one row per drawn layer; of other families W of every drawn layer, side by side.
     """
     if has_omegas(model):
-        return np.array([numbers(model, layer) for layer in range(layers(model))])
+        return np.array([[*numbers(model, layer).values()] for layer in range(layers(model))])
     return np.concatenate([alone(model, layer) for layer in range(layers(model))], 1)
 
 
-def numbers(model: LinearTransformer, layer: int) -> Array:
+def numbers(model: LinearTransformer, layer: int) -> dict[str, float]:
     """Return the numbers that are drawn of a layer.
 
     Args:
@@ -62,50 +61,34 @@ def numbers(model: LinearTransformer, layer: int) -> Array:
         layer: The layer, from 0.
 
     Returns:
-        The numbers, in the order of `names`.
+        The numbers by their labels: omegas, norms of further products in channels, or singular values.
     """
+    if not has_omegas(model):
+        values = np.linalg.svd(alone(model, layer), compute_uv=False)
+        return {f"singular value {k + 1}": value for k, value in enumerate(values)}
     kernel = layer_of(model.kernel, layer)
     if isinstance(kernel, Omegas):
-        return np.asarray(kernel.omega, np.float64).ravel()
-    if isinstance(kernel, Mixings):
-        return _channel_numbers(*(np.asarray(value, np.float64) for value in kernel))
-    return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
+        omegas, norms = np.asarray(kernel.omega, np.float64).ravel(), dict[str, float]()
+    else:
+        omegas, norms = _products(*(np.asarray(value, np.float64) for value in kernel))
+    return dict(zip((f"omega {flow}" for flow in FLOWS), omegas, strict=True)) | norms
 
 
-def _channel_numbers(Pv: Array, Qv: Array, Ps: Array, Qs: Array) -> Array:
+def _products(Pv: Array, Qv: Array, Ps: Array, Qs: Array) -> tuple[Array, dict[str, float]]:
     """The omegas of x and y, and the norms of what else there is in sum_k P_k (x) Q_k, by blocks."""
-    omegas, norms = [], []
-    for P, i in ((Pv, 0), (Ps, -1)):
-        for Q, j in ((Qv, 0), (Qs, -1)):
+    omegas, norms = [], dict[str, float]()
+    for to, P, i in (("vectors", Pv, 0), ("scalars", Ps, -1)):
+        for of, Q, j in (("vectors", Qv, 0), ("scalars", Qs, -1)):
             products = np.einsum("kab,kcd->abcd", P, Q)
             omegas.append(products[i, i, j, j])
             products[i, i, j, j] = 0.0
             if products.size > 1:
-                norms.append(np.sqrt((products**2).sum()))
-    return np.array(omegas + norms)
-
-
-def names(model: LinearTransformer) -> list[str]:
-    """Return what each of `numbers` is.
-
-    Args:
-        model: The model.
-
-    Returns:
-        Labels: omegas, norms of further products in channels, or singular values.
-    """
-    if not has_omegas(model):
-        return [f"singular value {k + 1}" for k in range(model.dim)]
-    names = [f"omega {name}" for name in OMEGAS]
-    if isinstance(kernel := model.kernel, Mixings):
-        sizes = {"vectors": kernel.vectors, "scalars": kernel.scalars}
-        pairs = ((to, of) for to in sizes for of in sizes if sizes[to] * sizes[of] > 1)
-        names += [f"norm {to[0]}{of[0]} ({to} from {of})" for to, of in pairs]
-    return names
+                norms[f"norm {to[0]}{of[0]} ({to} from {of})"] = np.sqrt((products**2).sum())
+    return np.array(omegas), norms
 
 
 def meaning(model: LinearTransformer) -> str:
-    """Say what `numbers` are.
+    """Say what all numbers of a layer are.
 
     Args:
         model: The model.
@@ -116,7 +99,7 @@ def meaning(model: LinearTransformer) -> str:
     if not has_omegas(model):
         mean = model.layout.attention
         return f"W of each layer: w_hat = W a if the layer were alone, a = {mean} of y x"
-    further = len(names(model)) > 4
+    further = len(numbers(model, 0)) > len(FLOWS)
     return "omegas of x and y; norms of all other products of P and Q" if further else "omegas"
 
 

@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
-from ridgeformer.models.looped import Looped
-from ridgeformer.models.structured import Preconditioned
+from ridgeformer.models.structured import Looped, Preconditioned
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.predictors.iterative import heavy_ball

@@ -167,13 +167,9 @@ class TorchModel(nn.Module):
             return self.weights(x)
         layout, dim = self.source.layout, self.source.dim
         like = next(self.parameters())
-        check_tensor("x", x, ("B", "n", dim), like)
-        assert isinstance(x, Tensor)
+        x = checked("x", x, ("B", "n", dim), like)
         batch, n = x.shape[:2]
-        check_tensor("y", y, (batch, n), like)
-        check_tensor("queries", queries, (batch, "m", dim), like)
-        assert isinstance(y, Tensor)
-        assert isinstance(queries, Tensor)
+        y, queries = checked("y", y, (batch, n), like), checked("queries", queries, (batch, "m", dim), like)
         asked = layout.tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted), torch)
         tokens = torch.cat([layout.context_tokens(x, y, torch), asked], 1)
         share = 1 / n if layout.attention == "mean" else 1.0
@@ -297,14 +293,17 @@ def from_torch(module: TorchModel) -> LinearTransformer:
     return LinearTransformer(type(source.family)(**arrays), source.dim, source.layout)
 
 
-def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: Tensor | None = None) -> None:
-    """Refuse what is no tensor of this shape, or what differs from another tensor in dtype or device.
+def checked(name: str, value: object, shape: tuple[int | str, ...], like: Tensor | None = None) -> Tensor:
+    """Return a tensor if it has this shape, and the dtype and device of another tensor.
 
     Args:
         name: What it is, for the message.
         value: The tensor.
         shape: Its shape; a letter stands for any size of at least 1.
         like: A parameter of the module; None to accept any dtype and device.
+
+    Returns:
+        The tensor.
 
     Raises:
         InputError: It does not fit.
@@ -320,6 +319,7 @@ def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: T
     if like is not None and value.device != like.device:
         remedy = f"Use {name}.to({str(like.device)!r})."
         refuse(f"{name} must be on the device of the module, {like.device}", str(value.device), remedy)
+    return value
 
 
 def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like: Tensor) -> Tensor:
@@ -339,14 +339,13 @@ def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like:
     if isinstance(moments, Moments):
         model._check(moments)
         # A copy that keeps the order in memory, which the native kernel likes: moments must not change.
-        return torch.from_numpy(np.array(model._gram(moments), order="K")).to(like.device, like.dtype)
+        return torch.from_numpy(np.array(moments.gram_of(model.layout), order="K")).to(like.device, like.dtype)
     width = model.width + 1
     if isinstance(moments, Tensor) and model.layout.extra and moments.shape[1:] == (model.dim + 1,) * 2:
         rule = f"gram must have shape (B, {width}, {width}), because tokens hold {model.layout.extra} more than (x, y)"
         remedy = "Pass Moments, or batches of ProblemDataset(..., layout=model.layout)."
         refuse(rule, f"shape {tuple(moments.shape)}, that of (x, y)", remedy)
-    check_tensor("gram", moments, ("B", width, width), like)
-    gram: Tensor = moments
+    gram = checked("gram", moments, ("B", width, width), like)
     if not is_transformed() and not torch.compiler.is_compiling():
         with torch.no_grad():
             differs = (gram - gram.mT).abs().amax() > 1e-3 * gram.abs().amax()

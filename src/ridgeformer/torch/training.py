@@ -21,7 +21,7 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem
-from ridgeformer.torch.modules import PRECISE, TorchModel, check_tensor, gram_tensor, is_transformed, kernel_of
+from ridgeformer.torch.modules import PRECISE, TorchModel, checked, gram_tensor, is_transformed, kernel_of
 from ridgeformer.validation import choice, integer, real
 
 
@@ -179,16 +179,14 @@ def moment_loss(
     """
     model, module, kernel = _kernel(parameters, like)
     gram = gram_tensor(model, moments, kernel[0])
-    goal = _checked("target", target, (len(gram), model.dim), kernel[0])
-    weight = None
+    goal, weight = _tensor("target", target, (len(gram), model.dim), kernel[0]), None
     if metric is not None:
-        alone = np.ndim(metric) == 2 if not isinstance(metric, Tensor) else metric.ndim == 2
-        shape = (model.dim, model.dim) if alone else (len(gram), model.dim, model.dim)
-        weight = _checked("metric", metric, shape, kernel[0])
+        every = () if len(np.shape(metric)) == 2 else (len(gram),)
+        weight = _tensor("metric", metric, (*every, model.dim, model.dim), kernel[0])
     goal, weight = model.layout.target(goal, torch), model.layout.metric(weight, torch)
-    rest = [gram, goal, *([] if weight is None else [weight])]
-    native = all(value.device.type == "cpu" and value.dtype in PRECISE for value in (*kernel, *rest))
-    if native and not is_transformed() and not any(value.requires_grad for value in rest):
+    constants = [value for value in (gram, goal, weight) if value is not None]
+    native = all(value.device.type == "cpu" and value.dtype in PRECISE for value in (*kernel, *constants))
+    if native and not is_transformed() and not any(value.requires_grad for value in constants):
         gradient = torch.is_grad_enabled() and any(value.requires_grad for value in kernel)
         return _native(type(kernel).__name__, list(kernel), gram, goal, weight, gradient)[0]
     return half_square(module.map_of(kernel, gram)[:, : goal.shape[1]] - goal, weight).mean()
@@ -229,13 +227,11 @@ def _kernel(
     return like, TorchModel(like), kernel_of(type(like.family), like.dim, parameters)
 
 
-def _checked(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def _tensor(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """A tensor of this shape; arrays are copied and converted, tensors must fit as they are."""
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(np.array(real(name, value), subok=False, order="K")).to(like.device, like.dtype)
-    check_tensor(name, value, shape, like)
-    tensor: Tensor = value
-    return tensor
+    return checked(name, value, shape, like)
 
 
 @torch.library.custom_op("ridgeformer::moment_loss", mutates_args=())
