@@ -2,7 +2,7 @@
 //
 // A matrix is an array of vectors, row-major: element (i, j) of as many sequences as there are lanes. Where a factor is the
 // same for all sequences, it is an array of plain numbers instead. Every element of a product is a sum in the order of its
-// terms, whatever the tiles are.
+// terms, whatever the tiles are; of large matrices, it is a sum of such sums.
 #pragma once
 #include <type_traits>
 
@@ -220,11 +220,25 @@ RF_SHARED void multiply_sized(Rows rows, N n, Size depth, const X *x, Size ldx, 
             nothing_more, count);
 }
 
+// Terms of a product of large matrices that are summed at a time: so many rows of a factor stay in the second cache.
+constexpr int kPiece = 72;
+
+// Calls act(first, terms) for all `depth` terms of n x n elements: once, or in equal pieces where n is large.
+template <class Act>
+RF_INLINE void in_pieces(Size n, Size depth, const Act &act) {
+    for (Size k = 0, terms; k < depth; k += terms) act(k, terms = n > kPiece ? share_of(depth - k, kPiece) : depth);
+}
+
 // out = x y, or out += x y, with `depth` terms in each of n x n elements; x or out are transposed if asked for. The rows of
 // y have length n, those of x and of out ldx and ldo.
 template <bool TransposedX = false, bool TransposedOut = false, class X, class Y>
 RF_INLINE void multiply(Size n, Size depth, const X *x, Size ldx, const Y *y, V *out, Size ldo, bool add, Counter count) {
-    with_size(n, [&](auto size) { multiply_sized<TransposedX, TransposedOut>(size, size, depth, x, ldx, y, out, ldo, add, count); });
+    in_pieces(n, depth, [&](Size k, Size terms) RF_BODY {
+        const X *const from = x + k * (TransposedX ? ldx : 1);
+        with_size(n, [&](auto size) {
+            multiply_sized<TransposedX, TransposedOut>(size, size, terms, from, ldx, y + k * n, out, ldo, add || k, count);
+        });
+    });
 }
 
 // out = x y, or out += x y, with `depth` terms in each of rows x n elements.
@@ -251,7 +265,12 @@ RF_SHARED void multiply_symmetric_sized(N n, Size depth, const V *x, const V *y,
 // `more` may be null.
 template <bool TransposedX = false>
 RF_INLINE void multiply_symmetric(Size n, Size depth, const V *x, const V *y, const V *more, V *out, Counter count) {
-    with_size(n, [&](auto size) { multiply_symmetric_sized<TransposedX>(size, depth, x, y, more, out, count); });
+    in_pieces(n, depth, [&](Size k, Size terms) RF_BODY {
+        const V *const from = x + k * (TransposedX ? n : 1);
+        with_size(n, [&](auto size) {
+            multiply_symmetric_sized<TransposedX>(size, terms, from, y + k * n, k ? out : more, out, count);
+        });
+    });
 }
 
 // out = x' m: for symmetric m, the product m x.

@@ -79,6 +79,17 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(("dim", "heads"), [(71, 1), (72, 1), (150, 1), (80, 2)])
+@pytest.mark.parametrize("name", NATIVE)
+def test_products_of_large_matrices_are_summed_in_pieces(name, dim, heads):
+    """Beyond 72 coordinates: in two pieces, in three, and with heads side by side."""
+    kernel, d = tame_model("full", dim, 4, heads, 2 * dim, 1).kernel, draw(dim, 2 * dim, 9)
+    mine, other = (one.evaluate(kernel, d.moments.gram, d.ridge) for one in (engine.named(name), TWIN))
+    close(mine.losses, other.losses, np.float64)
+    for a, b in zip(mine.gradient, other.gradient, strict=True):
+        close(a, b, np.float64)
+
+
 @settings(max_examples=15)
 @given(kind=KINDS, seed=st.integers(0, 99), **(SHAPE | {"dim": st.integers(1, 6)}))
 @pytest.mark.parametrize("name", [*NATIVE, "numpy"])  # JAX would compile for every shape; see test_law.py
