@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ridgeformer import Problem, explosion_probability, load
-from ridgeformer.engine import Key
 from ridgeformer.losses import exploded
 
 MODELS = ("zoo:diag/3/uniform(0,5)",)
@@ -27,8 +26,8 @@ def counted(name: str, sequences: int) -> int:
     model = load(name).astype(np.float32)
     problem, hits = Problem(noise=name.split("/")[-1]), 0
     for step, first in enumerate(range(0, sequences, BLOCK)):
-        key, count = Key(SEED, STREAM, step), min(BLOCK, sequences - first)
-        drawn = problem.step(model.kernel, count, key, layout=model.layout, dtype=np.float32, gradient=False)
+        count = min(BLOCK, sequences - first)
+        drawn = model.step(problem, count, seed=SEED, stream=STREAM, step=step, gradient=False)
         hits += int(exploded(drawn.losses, problem.signal).sum())
     return hits
 

@@ -9,7 +9,6 @@ from scipy import stats
 from scipy.special import exp1
 
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare
-from ridgeformer.engine import Key
 from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, gibbs, sparse
 from ridgeformer.problems import problem_from_dict
 from ridgeformer.problems.tasks import Tasks
@@ -218,7 +217,7 @@ def test_gram_bounds_of_pools_and_sparse_tasks_are_those_of_the_law_with_the_sam
 def test_models_take_steps_on_such_problems_and_prefixes_can_be_compared():
     problem = Problem(3, 6, "student(4,1)")
     model = LinearTransformer.random("diag", dim=3, layers=2, context=6, seed=0)
-    evaluation = problem.step(model.kernel, 64, Key(0, 0, 0))
+    evaluation = model.step(problem, 64)
     assert np.isfinite(evaluation.loss)
     losses = compare(problem, {"model": model}, over={"context": [3, 6]}, sequences=64)
     assert losses.floor.shape == (2,)

@@ -491,7 +491,7 @@ class Engine(ABC):
             refuse(
                 "without noise, the target must be task where n may be below and above the rank of the tasks",
                 "ridge",
-                'Pass target="task", or let the problem compute its oracle: problem.step(...).',
+                'Pass target="task", or let the problem compute its oracle: model.step(problem, ...).',
             )
         gradient, unadjusted = flag("gradient", gradient), flag("unadjusted", unadjusted)
         return self._step(StepArguments(kernel, sample, target, ceiling, gradient, unadjusted))

@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
+from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Layout, Target
+from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.errors import ExplosionWarning, kind_of, refuse
 from ridgeformer.models.family import EDIT, Family
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import Float, array, axes, choice, integer, number, real
+from ridgeformer.problems.base import Ask
+from ridgeformer.validation import Float, array, axes, choice, integer, number, precision, real
 from ridgeformer.values import Value, read_only
 
 
@@ -244,20 +246,10 @@ class MomentForm(Stack):
             rule = f"a model for dimension {self.dim} needs a problem of that dimension"
             refuse(rule, problem, f"Pass Problem(dim={self.dim}, ...).")
         target = None if target is None else choice("target", target, ("ridge", "task"))
-        return problem.step(
-            self.kernel,
-            sequences,
-            Key(seed, stream, step),
-            first=first,
-            layout=self.layout,
-            dtype=self.family.dtype,
-            target=target,
-            ceiling=number("ceiling", ceiling),
-            gradient=gradient,
-            unadjusted=unadjusted,
-            engine=engine,
-            threads=threads,
-        )
+        key, (count, first), dtype = make_key(seed, stream, step), check_sequences(sequences, first), self.family.dtype
+        ceiling, engine = number("ceiling", ceiling), engines.resolve(engine)
+        ask = Ask(self.layout, precision(dtype), target, ceiling, gradient, unadjusted, engine, threads)
+        return problem.step(self.kernel, key, count, first, ask)
 
     def _check(self, moments: Moments) -> None:
         if not isinstance(moments, Moments):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,15 +24,18 @@ from ridgeformer.validation import Float, flag, integer, precision
 from ridgeformer.values import Value
 
 Precision = type[np.float32] | type[np.float64]
+SUMS = Layout("sum", "constant")
 
 
-class Ask(NamedTuple):
-    """The options of `BaseProblem.step`, checked; see there.
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """The form in which drawn sequences are asked for, and what of a model is computed on them; all of it checked.
 
     Attributes:
-        layout: The layout of the model's tokens.
-        dtype: The precision of the computation.
-        target: `ridge` for adjusted losses, or `task`.
+        layout: The layout of the model's tokens; moments have sums where it has a further coordinate.
+        dtype: The precision.
+        target: `ridge` for adjusted losses, or `task`; None for `ridge`, or `task` for tasks that are not Gaussian,
+            whose oracle no engine computes.
         ceiling: Losses above it enter the gradient by their logarithm.
         gradient: Whether to compute the gradient.
         unadjusted: Whether to return the losses against the tasks as well.
@@ -39,14 +43,19 @@ class Ask(NamedTuple):
         threads: The number of threads; None for the default.
     """
 
-    layout: Layout
-    dtype: Precision
-    target: Target
-    ceiling: float
-    gradient: bool
-    unadjusted: bool
-    engine: Engine
-    threads: int | None
+    layout: Layout = PAPER_LAYOUT
+    dtype: Precision = np.float64
+    target: Target | None = None
+    ceiling: float = np.inf
+    gradient: bool = True
+    unadjusted: bool = False
+    engine: Engine = field(default_factory=engines.current)
+    threads: int | None = None
+
+    @property
+    def sums(self) -> bool:
+        """Whether the sums of the tokens are needed."""
+        return self.layout.coordinate != "none"
 
 
 class BaseProblem(Value, ABC):
@@ -260,12 +269,12 @@ class BaseProblem(Value, ABC):
             return self._draw_tokens(key, count, first, integer("queries", queries, 1, 1 << 20)).astype(
                 precision(dtype)
             )
-        return self._moments(key, count, first, precision(dtype), flag("sums", sums), engines.resolve(engine), threads)
+        layout = SUMS if flag("sums", sums) else PAPER_LAYOUT
+        ask = Ask(layout, precision(dtype), engine=engines.resolve(engine), threads=threads)
+        return self._moments(key, count, first, ask)
 
     @abstractmethod
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
+    def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
         """Draw moments of sequences; see `moments`."""
 
     @abstractmethod
@@ -295,75 +304,38 @@ class BaseProblem(Value, ABC):
         assert draw.tokens is not None
         return draw.tokens
 
-    def step(
-        self,
-        kernel: Kernel,
-        count: int,
-        key: Key,
-        *,
-        first: int = 0,
-        layout: Layout = PAPER_LAYOUT,
-        dtype: DTypeLike = np.float64,
-        target: Target | None = None,
-        ceiling: float = np.inf,
-        gradient: bool = True,
-        unadjusted: bool = False,
-        engine: Engine | str | None = None,
-        threads: int | None = None,
-    ) -> Evaluation:
-        """Compute losses and gradient of a model on sequences that are drawn, used and forgotten.
+    def step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """Compute losses and gradient of a model on sequences that are drawn, used and forgotten; see `model.step`.
 
         Args:
-            kernel: The parameters of the model, as engines take them, in the given precision.
-            count: The number of sequences.
+            kernel: The parameters of the model, as engines take them, in the precision that is asked for.
             key: Seed, stream and step.
+            count: The number of sequences.
             first: The number of the first sequence in its stream.
-            layout: The layout of the model's tokens.
-            dtype: float32 or float64, of the computation.
-            target: `ridge` for adjusted losses or `task`; None for `ridge`, or `task` for tasks that are not Gaussian,
-                whose oracle no engine computes.
-            ceiling: Losses above it enter the gradient by their logarithm.
-            gradient: Whether to compute the gradient.
-            unadjusted: Whether to return the losses against the tasks as well.
-            engine: The engine that computes; None for the current one.
-            threads: The number of threads; None for the default.
+            ask: What is computed, and where.
 
         Returns:
             Losses and what else was asked for.
         """
-        key, (count, first), engine = make_key(*key), check_sequences(count, first), engines.resolve(engine)
-        goal: Target = target or ("ridge" if self.has_ridge_oracle else "task")
-        ask = Ask(layout, precision(dtype), goal, ceiling, gradient, unadjusted, engine, threads)
-        return self._step(kernel, key, count, first, ask)
+        return self._evaluated(kernel, self._moments(key, count, first, ask), ask)
 
-    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Draw moments, then evaluate the model on them; see `step`."""
-        sums = ask.layout.coordinate != "none"
-        draw = self._moments(key, count, first, ask.dtype, sums, ask.engine, ask.threads)
-        return self._evaluated(kernel, draw, ask)
+    def _goal(self, ask: Ask) -> Target:
+        """What a model is compared with."""
+        return ask.target or ("ridge" if self.has_ridge_oracle else "task")
 
     def _evaluated(self, kernel: Kernel, draw: Draw, ask: Ask) -> Evaluation:
         """Evaluate a model on sequences; see `step`."""
-        layout, engine, draw = ask.layout, ask.engine, draw.astype(ask.dtype)
+        layout, engine, draw, target = ask.layout, ask.engine, draw.astype(ask.dtype), self._goal(ask)
         goal = draw.with_intercept() if layout.counted else draw
         gram, targets = draw.moments.gram_of(layout), {"ridge": goal.ridge, "task": goal.task}
 
-        def evaluate(target: Target, gradient: bool) -> Evaluation:
-            return engine.evaluate(
-                kernel,
-                gram,
-                targets[target],
-                metric=goal.metric,
-                counted=goal.task.shape[1],
-                ceiling=ask.ceiling,
-                gradient=gradient,
-                threads=ask.threads,
-            )
-
-        evaluation = evaluate(ask.target, ask.gradient)
+        metric, counted = goal.metric, goal.task.shape[1]
+        evaluate = partial(engine.evaluate, kernel, gram, metric=metric, counted=counted, ceiling=ask.ceiling)
+        evaluation = evaluate(targets[target], gradient=ask.gradient, threads=ask.threads)
         if not ask.unadjusted:
             return evaluation
-        losses = evaluation.losses if ask.target == "task" else evaluate("task", False).losses
+        against_tasks = evaluation if target == "task" else evaluate(goal.task, gradient=False, threads=ask.threads)
+        losses = against_tasks.losses
         if goal.offset is not None:
             losses = losses + goal.offset.astype(losses.dtype)
         return replace(evaluation, unadjusted=losses)

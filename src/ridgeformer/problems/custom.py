@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Engine, Evaluation, Kernel, Key
+from ridgeformer.engine import Evaluation, Kernel, Key
 from ridgeformer.errors import InputError, kind_of, refuse
 from ridgeformer.laws import Written, brief
 from ridgeformer.moments import Moments
@@ -129,15 +129,14 @@ class CustomProblem(BaseProblem):
         self._check_setup()
         return Bank(self.drawn, self.lengths.most * self.dim)
 
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
-        draw = self.__bank.draw(key, count, first, dtype)
-        if sums and draw.moments.sums is None:
+    def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
+        draw = self.__bank.draw(key, count, first, ask.dtype)
+        if ask.sums and draw.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
         return draw
 
-    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+    def step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """See `BaseProblem.step`."""
         return self._evaluated(kernel, self.__bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:

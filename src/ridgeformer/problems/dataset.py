@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ridgeformer.engine import Engine, Key
+from ridgeformer.engine import Key
 from ridgeformer.errors import kind_of, refuse, short
-from ridgeformer.problems.base import BaseProblem, Precision
+from ridgeformer.problems.base import Ask, BaseProblem
 from ridgeformer.problems.custom import CustomProblem
 from ridgeformer.problems.draws import Draw, Sequences
 
@@ -42,12 +42,10 @@ class Dataset(CustomProblem):
         """See `CustomProblem.draw`."""
         return self._at(rng, 0, count)
 
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
-        return replace(self._draw_tokens(key, count, first, 0), tokens=None).astype(dtype)
+    def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
+        return replace(self._draw_tokens(key, count, first, 0), tokens=None).astype(ask.dtype)
 
-    _step = BaseProblem._step
+    step = BaseProblem.step
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         return self._at(np.random.default_rng(np.random.SeedSequence(key)), first, count)

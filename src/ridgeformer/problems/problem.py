@@ -21,14 +21,14 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Choices, Engine, Evaluation, Kernel, Key, Law
 from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse, short, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import check_text
-from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.base import SUMS, Ask, BaseProblem
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, varies
@@ -37,7 +37,6 @@ from ridgeformer.problems.tokens import Bank, draw_with_tokens
 from ridgeformer.validation import Array, integer, keywords, number
 from ridgeformer.values import read_only
 
-SUMS = Layout("sum", "constant")
 LENGTH, TASK = 1, 2  # which random words decide the number of examples and the task of a pool; 0 is the noise level
 
 
@@ -346,16 +345,14 @@ class Problem(BuiltIn):
         tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
         return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
 
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
+    def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
         if self.noise.per_token:
-            return self._bank.draw(key, count, first, dtype)
-        law, choices = self._drawn_from(key, count, first, engine)
-        layout = SUMS if sums else Layout()
-        drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
+            return self._bank.draw(key, count, first, ask.dtype)
+        law, choices = self._drawn_from(key, count, first, ask.engine)
+        layout, dtype = SUMS if ask.sums else PAPER_LAYOUT, ask.dtype
+        drawn = ask.engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=ask.threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
-        if sums:
+        if ask.sums:
             d, kept = self.dim, np.append(np.arange(self.dim), self.dim + 1)
             gram, total = np.asarray(gram[:, kept[:, None], kept]), np.asarray(gram[:, d, kept])
         context = self.lengths.most if choices.counts is None else np.asarray(choices.counts)
@@ -386,12 +383,13 @@ class Problem(BuiltIn):
         """See `BaseProblem.affordable`."""
         return count // 8 if self.noise.per_token else count
 
-    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Let the engine draw and evaluate at once; oracles of tasks that are not Gaussian come from moments."""
+    def step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """See `BaseProblem.step`: the engine draws and evaluates at once, unless it does not compute the oracle."""
         if self.noise.per_token:
             return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
-        if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
-            return super()._step(kernel, key, count, first, ask)
+        target = self._goal(ask)
+        if ask.layout.opening or (target == "ridge" and not self._engine_has_oracle):
+            return super().step(kernel, key, count, first, ask)
         law, choices = self._drawn_from(key, count, first, ask.engine)
         return ask.engine.step(
             kernel,
@@ -399,7 +397,7 @@ class Problem(BuiltIn):
             choices,
             key,
             layout=ask.layout,
-            target=ask.target,
+            target=target,
             ceiling=ask.ceiling,
             gradient=ask.gradient,
             unadjusted=ask.unadjusted,

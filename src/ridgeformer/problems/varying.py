@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Engine, Evaluation, Kernel, Key
+from ridgeformer.engine import Evaluation, Kernel, Key
 from ridgeformer.errors import refuse, shown
 from ridgeformer.losses import rounding
 from ridgeformer.moments import Moments
-from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.base import Ask, BaseProblem
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions
 from ridgeformer.problems.problem import BuiltIn, Problem
@@ -192,9 +192,7 @@ class VaryingDimension(BuiltIn):
 
     # ---- sequences --------------------------------------------------------------------------------------
 
-    def _blocks(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Iterator[tuple[slice, Draw]]:
+    def _blocks(self, key: Key, count: int, first: int, ask: Ask) -> Iterator[tuple[slice, Draw]]:
         """Draw the sequences of each dimension among numbers `first` to `first + count`, and say where they belong.
 
         The metric holds what losses count.
@@ -204,20 +202,18 @@ class VaryingDimension(BuiltIn):
             offset = (k - first) % many
             if (size := len(range(offset, count, many))) > 0:
                 own = Key(key.seed, (key.stream + (cell.dim << STREAMS)) % (1 << 32), key.step)
-                draw: Draw = cell._moments(own, size, (first + offset - k) // many, dtype, sums, engine, threads)
+                draw: Draw = cell._moments(own, size, (first + offset - k) // many, ask)
                 metric = np.eye(cell.dim) if draw.metric is None else np.asarray(draw.metric, np.float64)
                 weight = np.broadcast_to(self.importance(cell.dim, draw.moments.context), size)
-                whole = np.moveaxis(np.empty((*metric.shape[-2:], size), dtype), -1, 0)
+                whole = np.moveaxis(np.empty((*metric.shape[-2:], size), ask.dtype), -1, 0)
                 np.multiply(weight[:, None, None], metric, out=whole, casting="unsafe")
                 yield slice(offset, None, many), replace(draw, metric=read_only(whole))
 
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
+    def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
         D, own = self.dim + 1, {"gram": 2, "task": 1, "ridge": 1, "sums": 1, "metric": 2}
-        arrays = {name: np.moveaxis(np.zeros((*[D] * axes, count), dtype), -1, 0) for name, axes in own.items()}
+        arrays = {name: np.moveaxis(np.zeros((*[D] * axes, count), ask.dtype), -1, 0) for name, axes in own.items()}
         sigma, counts, dims = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for part, draw in self._blocks(key, count, first, dtype, sums, engine, threads):
+        for part, draw in self._blocks(key, count, first, ask):
             d = draw.moments.dim
             old = np.append(np.arange(d), self.dim)
             arrays["gram"][part, old[:, None], old] = draw.moments.gram
@@ -226,7 +222,7 @@ class VaryingDimension(BuiltIn):
             if draw.moments.sums is not None:
                 arrays["sums"][part, old] = draw.moments.sums
             sigma[part], counts[part], dims[part] = draw.sigma, draw.moments.counts, d
-        moments = Moments._trusted(arrays["gram"], counts, sigma, arrays["sums"] if sums else None)
+        moments = Moments._trusted(arrays["gram"], counts, sigma, arrays["sums"] if ask.sums else None)
         task, ridge = (read_only(arrays[name][:, : self.dim]) for name in ("task", "ridge"))
         metric = read_only(arrays["metric"][:, : self.dim, : self.dim])
         return Draw(moments, task, ridge, read_only(sigma), metric, dims=read_only(dims))
@@ -234,11 +230,11 @@ class VaryingDimension(BuiltIn):
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         refuse("whole sequences have one dimension", f"d = {self.sizes[0]}", "Use problem.cell(d).")
 
-    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Evaluate a model by blocks of equal dimension; see `BaseProblem.step`."""
-        sums, losses, unadjusted = ask.layout.coordinate != "none", np.zeros(count, ask.dtype), None
+    def step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """See `BaseProblem.step`: blocks of equal dimension are evaluated one after another."""
+        losses, unadjusted = np.zeros(count, ask.dtype), None
         limited, gradients = 0, list[Any]()
-        for part, draw in self._blocks(key, count, first, ask.dtype, sums, ask.engine, ask.threads):
+        for part, draw in self._blocks(key, count, first, ask):
             evaluation = self._evaluated(kernel, draw, ask)
             losses[part], limited = evaluation.losses, limited + evaluation.limited
             if evaluation.unadjusted is not None:

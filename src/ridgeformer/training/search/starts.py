@@ -20,6 +20,7 @@ from ridgeformer.losses import threshold
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
+from ridgeformer.problems.base import Ask
 from ridgeformer.training.batch import STORED, Batch, ceiling, damped
 from ridgeformer.training.job import SEARCH, SELECT, Job, Parent
 
@@ -174,19 +175,8 @@ def _losses(
     # A custom problem may draw other sequences in other blocks.
     few = not len(index) or (len(index) < SINGLY and among.problem.has_known_laws)
     parts = [(int(i), 1) for i in index] if few else among.blocks()
-    pieces = [
-        among.problem.step(
-            kernel,
-            count,
-            among.key,
-            first=first,
-            layout=model.layout,
-            dtype=np.float32,
-            gradient=False,
-            threads=threads,
-        ).losses
-        for first, count in parts
-    ]
+    ask = Ask(model.layout, np.float32, gradient=False, threads=threads)
+    pieces = [among.problem.step(kernel, among.key, count, first, ask).losses for first, count in parts]
     losses = np.concatenate([np.empty(0, np.float32), *pieces])
     return losses if few else losses[np.asarray(index)]
 
