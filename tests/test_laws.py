@@ -27,12 +27,18 @@ def test_arguments_as_text(value, text):
     assert written(read_only(np.array([1 / 3]))) == f"[{1 / 3!r}]"
 
 
-@each((Noise, "tokens(uniform(0,5))"), (Features, "scales(0.5,rotated(powerlaw(1)))"), (Tasks, "mixture(pool(4),0.5)"))
+@each(
+    (Noise, "tokens(uniform(0,5))"),
+    (Noise, "tokens(fixed(2))"),
+    (Features, "scales(0.5,rotated(powerlaw(1)))"),
+    (Tasks, "mixture(pool(4),0.5)"),
+)
 def test_laws_are_arguments_of_laws(kind, text):
     law = kind.of(f" {text.replace(',', ' , ')}")
     assert str(law) == repr(law) == text
     assert law == kind.of(law) == kind.of(text)
     assert law.has_text
+    assert Noise.of("tokens(2)") == Noise.of("tokens(fixed(2))")
 
 
 def test_long_lists_are_cut_in_labels():

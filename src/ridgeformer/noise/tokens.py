@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.noise.base import TAIL, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
 from ridgeformer.validation import Array, number
 from ridgeformer.values import read_only
@@ -37,7 +37,7 @@ class Tokens(Noise):
     """A noise level for each token, drawn from a law of levels.
 
     Args:
-        levels: The law of the levels, which is one of levels of sequences, such as `Uniform(0, 5)`.
+        levels: The law of the levels, which is one of levels of sequences, such as `Uniform(0, 5)`; or a single level.
 
     Raises:
         InputError: It is no such law.
@@ -47,11 +47,10 @@ class Tokens(Noise):
     words = "each token has a level sigma of its own, from {levels}"
     per_token = True
 
-    def __init__(self, levels: Noise) -> None:
-        if not isinstance(levels, Noise) or levels.per_token:
-            received = levels if isinstance(levels, Noise) else kind_of(levels)
-            refuse("the levels of tokens have a law of levels", received, "Write tokens(uniform(0,5)), for example.")
-        self.levels = levels
+    def __init__(self, levels: Noise | float) -> None:
+        self.levels = Noise.of(levels)
+        if self.levels.per_token:
+            refuse("the levels of tokens have a law of levels", levels, "Write tokens(uniform(0,5)), for example.")
 
     def quantile(self, u: Array) -> Array:
         """Return quantiles of the law of levels. See `Noise.quantile`."""
