@@ -48,7 +48,10 @@ def descend(
     point = vector.pack(model)
     value, slope, share, rows = objective(vector, point)
     for number in range(iterations):
-        matrix = objective.curvature(vector, point, share, rows, value, rng)
+        with np.errstate(all="ignore"):
+            matrix = objective.curvature(vector, point, share, rows, value, rng)
+        if not np.isfinite(matrix).all():  # a start that overflows
+            break
         size = np.diag(matrix) + 1e-6 * np.trace(matrix) / len(point)
         for _ in range(12):
             step = np.linalg.solve(matrix + damping * np.diag(size), -slope)

@@ -89,7 +89,7 @@ def test_the_nearest_to_the_floor_of_every_noise():
     """Every noise with a floor above 0 has a shipped model within 2 % of it that explodes less often than 1e-7."""
     rows = json.loads(call("models", "--nearest", "--json").stdout)
     assert [row["noise"] for row in rows] == NOISES
-    assert [row["name"] for row in rows] == [f"zoo:channels(1,6)/8/{noise}" for noise in NOISES]
+    assert all(row["name"].startswith("zoo:channels(1,6)/") for row in rows)
     for row in rows:
         made = [zoo.record(f"zoo:full/{layers}/{row['noise']}") for layers in range(1, 8)]
         assert 1 < row["ratio"] < min(1.02, *(one.loss / one.floor for one in made))

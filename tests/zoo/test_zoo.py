@@ -115,6 +115,21 @@ def test_further_models_are_as_good_as_recorded(name):
     assert found.exploded == result["exploded"] == 0
 
 
+DEEPER = [name for name in FURTHER if int(name.split("/")[-2]) > 7 and "channels(1,6)/8" not in name]
+
+
+@pytest.mark.parametrize("name", DEEPER)
+def test_deeper_models_are_no_worse_than_those_they_were_grown_from(name):
+    """Ratios when they were trained, to their chance: those of models of Table 1 are from other sequences."""
+    *kind, depth, noise = name.split("/")
+    grown_from = "/".join([*kind, str(int(depth) - 1), noise])
+    chance = 1.003 if grown_from in FURTHER else 1.02
+    grown_from = grown_from if grown_from in FURTHER else f"zoo:{kind[-1].removeprefix('zoo:')}/7/{noise}"
+    mine, other = (zoo.read_model(one)[1]["result"] for one in (name, grown_from))
+    assert mine["loss"] / mine["floor"] < chance * other["loss"] / other["floor"]
+    assert explosions()[name].probability <= max(1e-7, explosions()[grown_from].probability)
+
+
 RECKLESS = [name for name in zoo.further_models() if name.startswith("zoo:caution=")]
 
 

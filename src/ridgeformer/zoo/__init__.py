@@ -304,7 +304,7 @@ def further_models() -> dict[str, Path]:
     names = {
         f"{PREFIX}{path.relative_to(MODELS).as_posix().removesuffix(END)}": path for path in MODELS.rglob(f"*/*{END}")
     }
-    return dict(sorted(names.items()))
+    return dict(sorted(names.items(), key=lambda item: [part.zfill(2) for part in item[0].split("/")]))  # 8, 9, 10
 
 
 def universal_layers() -> list[int]:
