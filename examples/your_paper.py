@@ -14,33 +14,31 @@ Not checked here: Least squares with noise.
 
 from pathlib import Path
 
-from ridgeformer import LeastSquares, Problem, evaluate, papers
+from ridgeformer import LeastSquares, Problem, papers
 from ridgeformer.papers import Paper, Part, Picture, agree
-from ridgeformer.plotting.panels import Line, Panel, Scatter, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Scatter
 
 DIM, POINTS = 10, (2, 4, 6, 8)
 
 
-def expected(examples):
+def expected(n):
     """The closed form."""
-    return (DIM - examples) / 2
+    return (DIM - n) / 2
 
 
 def losses(work, *, sequences=20_000):
-    """Measure. The defaults are the settings of the full version; what is returned is stored as JSON."""
-    rows = [evaluate(Problem(DIM, n, 0), LeastSquares(), sequences=sequences, with_floor=False) for n in POINTS]
-    return {"loss": [row.unadjusted for row in rows], "error": [row.unadjusted_error for row in rows]}
+    """Measure. The defaults are the settings of the full version; the rows are stored as JSON."""
+    for n in work.each(POINTS):
+        yield {"n": n, **work.loss(Problem(DIM, n, 0), LeastSquares(), sequences)}
 
 
 def closed_form(results):
-    """Decide a claim from what was stored. The next paragraph is the claim, then follow texts about its decision.
+    """Decide a claim from what was stored. The next paragraph is the claim.
 
     The loss of least squares is (d - n) / 2.
-
-    Reason: Chance: 4 standard errors.
     """
-    within = [4 * error for error in results["losses"]["error"]]
-    return agree(results["losses"]["loss"], list(map(expected, POINTS)), within, unit="4 standard errors")
+    rows = results.losses
+    return agree(rows.loss, rows.compute(expected), error=rows.error, names=rows.names("n = {n}:"))
 
 
 def draw(results):
@@ -48,9 +46,9 @@ def draw(results):
 
     Loss of least squares against the number of examples.
     """
-    part = results["losses"]
-    shown = [Line("", POINTS, list(map(expected, POINTS))), Scatter("measured", POINTS, part["loss"], part["error"])]
-    return draw_panels([Panel("least squares", "examples n", "loss", shown)])
+    rows = results.losses
+    shown = [Line.of("(d - n) / 2", expected, POINTS), Scatter("measured", rows.n, rows.loss, rows.error)]
+    return [Panel("least squares", "examples n", "loss", shown)]
 
 
 PAPER = Paper(

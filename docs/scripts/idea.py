@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer import AdaRR, ConstRR, Problem, TunedRR, compare, load, zoo
-from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
+from ridgeformer.papers.vladymyrov2024.figures import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.paper import FAMILIES, LABELS
 from ridgeformer.plotting.style import BLACK, GREEN, PINK, blank, decimals, panel, save
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ridgeformer import InputError, papers
 from ridgeformer.cli import cli
 from ridgeformer.papers import Check, Paper, Part, Picture, agree
-from ridgeformer.papers.paper import agree_by_chance
+from ridgeformer.papers.results import Measured, Results
 from ridgeformer.plotting.panels import Line, Map, Panel, Scatter, draw_panels
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
@@ -76,13 +76,19 @@ class Counted:
         )
 
 
+def state(counted, folder):
+    (status,) = papers.status(folder, [counted.paper])
+    return status.state
+
+
 def test_results_are_stored_and_measured_once(tmp_path):
     counted, told = Counted(), []
     first = papers.run(counted.paper, out=tmp_path, progress=lambda *what: told.append(what))
     again = papers.run(counted.paper, out=tmp_path)
     assert counted.measured == 1
     assert ("first", 1, 2) in told
-    assert first.results == again.results == {"first": {"mean": 3.0, "array": [0, 1]}, "second": 4.0}
+    stored = {"first": {"mean": 3.0, "array": [0, 1]}, "second": 4.0}
+    assert first.as_dict()["results"] == again.as_dict()["results"] == stored
     assert first.seconds == again.seconds
     assert json.loads((tmp_path / "counted1900/outcome.json").read_text())["checks"][0]["verdict"] == "contradicted"
 
@@ -103,18 +109,18 @@ def test_damaged_and_outdated_results_are_measured_again(tmp_path):
     papers.run(counted.paper, out=tmp_path)
     assert counted.measured == 2
     newer = Counted(version=2)
-    assert papers.running.status_of(newer.paper, tmp_path).state == "outdated"
+    assert state(newer, tmp_path) == "outdated"
     papers.run(newer.paper, out=tmp_path)
     assert newer.measured == 1
 
 
 def test_the_status_says_how_far_a_paper_is(tmp_path):
     counted = Counted()
-    assert papers.running.status_of(counted.paper, tmp_path).state == "not run"
+    assert state(counted, tmp_path) == "not run"
     papers.run(counted.paper, quick=True, out=tmp_path)
-    assert papers.running.status_of(counted.paper, tmp_path).state == "quick"
+    assert state(counted, tmp_path) == "quick"
     papers.run(counted.paper, out=tmp_path)
-    status = papers.running.status_of(counted.paper, tmp_path)
+    (status,) = papers.status(tmp_path, [counted.paper])
     assert (status.state, status.verdicts) == ("done", {"contradicted": 1})
     assert {one.state for one in papers.status(tmp_path)} == {"not run"}
 
@@ -127,10 +133,24 @@ def test_numbers_agree_within_their_tolerance():
 
 
 def test_only_four_standard_errors_and_what_is_allowed_besides_are_chance():
-    assert agree_by_chance([1.0], [1.39], [0.1]).verdict == "supported"
-    assert agree_by_chance([1.0], [1.41], [0.1]).verdict == "contradicted"
-    check = agree_by_chance([1.0], [1.41], [0.1], more=0.02, because="rare contexts")
+    assert agree([1.0], [1.39], error=[0.1]).verdict == "supported"
+    assert agree([1.0], [1.41], error=[0.1]).verdict == "contradicted"
+    check = agree([1.0], [1.41], 0.02, error=[0.1], unit="4 standard errors, and rare contexts")
     assert (check.verdict, check.tolerance) == ("supported", "4 standard errors, and rare contexts")
+
+
+def test_rows_are_read_by_column():
+    """Lists are arrays, what is not finite is NaN, settings are attributes, and functions get columns by name."""
+    rows = [{"k": k, "n": n, "loss": None if n > 4 else n / k} for k in (1, 2) for n in (3, 5)]
+    table = Results({"part": rows}, {"part": {"d": 7}}).part
+    np.testing.assert_array_equal(table.loss, [3, np.nan, 1.5, np.nan])
+    assert table.compute(lambda n, d: n * d).tolist() == [21, 35, 21, 35]
+    assert table.names("{k} of {n}:") == ["1 of 3:", "1 of 5:", "2 of 3:", "2 of 5:"]
+    assert [(k, own.n.tolist(), own.d) for k, own in table.by("k")] == [(1, [3, 5], 7), (2, [3, 5], 7)]
+    (row,) = table.where(k=2, n=3).rows
+    assert (row.loss, row.d) == (1.5, 7)
+    assert Measured([{"a": [1, 2]}, {"a": [3]}]).a == [[1, 2], [3]]
+    assert "losses" not in table
 
 
 def test_work_reports_every_piece_and_measures_losses_on_the_same_sequences():
@@ -138,6 +158,7 @@ def test_work_reports_every_piece_and_measures_losses_on_the_same_sequences():
     work = papers.Work({}, None, lambda *what: told.append(what))
     assert list(work.each(iter("ab"))) == ["a", "b"]
     assert told == [(0, 2), (1, 2)]
+    assert list(work.each("ab", (1, 2))) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
     best = one_layer.model_of(one_layer.optimum(PROBLEM))
     losses = work.losses(PROBLEM, {"layer": best, "ridge": OracleRR()}, 4000)
     exact = one_layer.risk(PROBLEM, one_layer.optimum(PROBLEM))
@@ -180,7 +201,7 @@ def test_a_paper_is_described_by_its_paragraphs():
 
 
 def test_mistakes_in_parts_and_checks_are_refused_in_words():
-    paper, measured = Counted().paper, {"first": {"mean": 3.0}}
+    paper, measured = Counted().paper, Results({"first": {"mean": 3.0}})
     refused(lambda: replace(paper.parts[0], quick={"sizes": 2}), "the settings of first are size; got sizes. Correct")
 
     def mute(results):

@@ -24,7 +24,7 @@ PLANTS = {
     ],
     "letey2026": [
         ("formula", "_covariance", lambda true: lambda power, angle=0.0: true(power)),
-        ("governed", "_alignment", lambda true: lambda training, test: 1.1 * true(training, test)),
+        ("governed", "_alignment", lambda true: lambda training, test, angle: 1.1 * true(training, test, angle)),
         ("misalignment", "_covariance", lambda true: lambda power, angle=0.0: true(power), "measure"),
     ],
     "huang2025": [
@@ -64,9 +64,9 @@ PLANTS = {
     ],
     "ahn2023": [
         ("not_above", "Adam", lambda true: lambda **how: true(**how, rate=0.05), "measure"),  # training diverges
-        ("whitening", "_exact", lambda true: lambda n, *rest: 1.1 * true(n, *rest)),
+        ("whitening", "_exact", lambda true: lambda n, point: 1.1 * true(n, point)),
         ("whitening", "power", lambda true: lambda Lambda, exponent: true(Lambda, 0.9 * exponent), "measure"),
-        ("beats_descent", "_preconditioned", lambda true: lambda n, steps: true(n + 5, steps)),
+        ("beats_descent", "_preconditioned", lambda true: lambda n, depth: true(n + 5, depth)),
         ("preconditioner", "gradient_steps.distances", lambda true: lambda m, of: true(m, np.eye(5)), "measure"),
         ("off_by_one", "OTHERS", lambda true: 20),
     ],
@@ -84,8 +84,8 @@ PLANTS = {
     "vonoswald2023": [
         ("one_step", "_best_rate", lambda true: lambda d, n: 1 / (n + d)),
         ("rescaled_inputs", "_rescaled", lambda true: lambda d, n, scale: true(d, n, 1.0)),
-        ("depth", "_gradient_descent", lambda true: lambda d, n, steps: true(d, 6 * n, steps)),
-        ("tied", "_gradient_descent", lambda true: lambda d, n, steps: true(d, n, 4 * steps)),
+        ("depth", "_gradient_descent", lambda true: lambda d, n, depth: true(d, 6 * n, depth)),
+        ("tied", "_gradient_descent", lambda true: lambda d, n, depth: true(d, n, 4 * depth)),
     ],
 }
 BORDELON = "ridgeformer.papers.bordelon2025"

@@ -22,6 +22,7 @@ from ridgeformer.validation import integer
 
 if TYPE_CHECKING:
     from ridgeformer.papers import PaperOutcome
+    from ridgeformer.papers.running import Progress
 
 ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
 OUT = click.option("--out", type=PLACE, default=Path("papers"), help="Folder for results. Stored results are reused.")
@@ -45,10 +46,9 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _stored(paper: str, out: Path) -> PaperOutcome:
     """The stored results of a paper, with its claims."""
-    from ridgeformer.papers import find
-    from ridgeformer.papers.running import stored_outcome
+    from ridgeformer.papers import stored
 
-    outcome = stored_outcome(find(paper), out)
+    outcome = stored(paper, out)
     if outcome is None:
         raise InputError(
             f"there must be results of {paper}; {shown(out, 200)} has none. Run `ridgeformer papers run {paper}` first."
@@ -56,19 +56,11 @@ def _stored(paper: str, out: Path) -> PaperOutcome:
     return outcome
 
 
-def _measured(
-    parts: set[str], out: Path | None, settings: dict[str, Any] | None = None, runs: Path | None = None
-) -> Any:
-    """The results of some parts of the seed paper."""
-    from ridgeformer import papers as library
+def _seed_paper(show: Progress, out: Path | None, runs: Path | None = None, **settings: Any) -> PaperOutcome:
+    """The seed paper, whose parts are measured, as far as they are not stored, when something asks for them."""
+    from ridgeformer.papers import PaperOutcome, find
 
-    paper = library.find(SEED_PAPER)
-    some = dataclasses.replace(paper, parts=tuple(part for part in paper.parts if part.name in parts), checks=())
-    defaults = {key: value for part in some.parts for key, value in part.settings().items()}
-    changes = {key: value for key, value in (settings or {}).items() if defaults.get(key) != value}
-    changes |= {} if runs is None else _retrained(runs)
-    with parts_progress() as show:
-        return library.run(some, out=out, progress=show, settings=changes).results
+    return PaperOutcome(find(SEED_PAPER), False, out, show, settings | ({} if runs is None else _retrained(runs)))
 
 
 def _retrained(runs: Path) -> dict[str, Any]:
@@ -209,7 +201,6 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
         ridgeformer papers figures vladymyrov2024 --only 2 --only 7 --to pictures/
     """
     from ridgeformer import papers as library
-    from ridgeformer.papers.vladymyrov2024.figures import NEEDS
 
     pictures = library.find(paper).pictures
     for name in only:
@@ -218,15 +209,13 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
     chosen = list(dict.fromkeys(only)) or list(pictures)
     folder = to or out / paper
     make_folder(folder, "figures")
-    if paper == SEED_PAPER:
-        results = _measured({part for name in chosen for part in NEEDS[name]}, out, runs=runs)
-    else:
-        results = _stored(paper, out).results
-    files = [
-        path
-        for name in chosen
-        for path in save(functools.partial(pictures[name].draw, results), folder / f"figure-{name}")
-    ]
+    with parts_progress() as show:
+        outcome = _seed_paper(show, out, runs) if paper == SEED_PAPER else _stored(paper, out)
+        files = [
+            path
+            for name in chosen
+            for path in save(functools.partial(pictures[name].draw, outcome.results), folder / f"figure-{name}")
+        ]
     return Answer("\n".join(map(str, files)), [str(path) for path in files], [{"file": str(path)} for path in files])
 
 
@@ -312,8 +301,10 @@ def table1(
     elif workers or dask is not None:
         raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
     noise = None if column is None else column_of(column)
-    settings = {"sequences": integer("sequences", sequences, 20), "seed": seed}  # before anything is measured
-    cells = TableOne.from_dict(_measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
+    sequences = integer("sequences", sequences, 20)  # before anything is measured
+    with parts_progress() as show:
+        outcome = _seed_paper(show, None if again else out, runs, sequences=sequences, seed=seed)
+        cells = TableOne(outcome.results["table"].stored)
     cells = cells if noise is None else cells.only(noise)
     text: Any = terminal(cells) if noise is None else column_table(cells)
     record = cells.as_dict()

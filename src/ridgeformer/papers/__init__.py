@@ -9,162 +9,34 @@ for the shape, and `docs/papers/add-a-paper.md` for how to add one. Results are 
 'Trained transformers learn linear models in-context'
 """
 
-from __future__ import annotations
-
-import importlib
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
-
-from ridgeformer.errors import InputError
-from ridgeformer.files import path_of
+from ridgeformer.papers.library import (
+    IDS as IDS,
+    PaperStatus as PaperStatus,
+    catalogue as catalogue,
+    find as find,
+    outcomes as outcomes,
+    report as report,
+    run as run,
+    status as status,
+    stored as stored,
+)
 from ridgeformer.papers.pages import (
     markdown as markdown,
     page as page,
+    report_page as report_page,
     summary as summary,
-    write_report as report_page,
 )
 from ridgeformer.papers.paper import (
+    CHANCE as CHANCE,
     Check as Check,
     Erratum as Erratum,
+    NotMeasuredError as NotMeasuredError,
     Paper as Paper,
     Part as Part,
     Picture as Picture,
-    Results as Results,
     agree as agree,
     decide as decide,
+    listed as listed,
 )
-from ridgeformer.papers.running import (
-    PaperOutcome as PaperOutcome,
-    PaperStatus as PaperStatus,
-    Work as Work,
-    run_paper,
-    status_of,
-    stored_outcome,
-)
-from ridgeformer.validation import choice
-
-IDS = (
-    "vladymyrov2024",
-    "vonoswald2023",
-    "ahn2023",
-    "zhang2024",
-    "garg2022",
-    "raventos2023",
-    "wu2024",
-    "fu2024",
-    "huang2025",
-    "yzhang2025",
-    "lu2025",
-    "bordelon2025",
-    "yau2025",
-    "letey2026",
-)
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-def catalogue() -> list[Paper]:
-    """Return all papers.
-
-    Returns:
-        The papers, in the order of the documentation.
-    """
-    return [find(name) for name in IDS]
-
-
-def find(name: str) -> Paper:
-    """Return a paper by its name.
-
-    Args:
-        name: The first author and the year, such as `zhang2024`.
-
-    Returns:
-        The paper.
-
-    Raises:
-        InputError: There is no such paper.
-    """
-    choice("a paper", name, IDS)
-    paper: Paper = importlib.import_module(f"ridgeformer.papers.{name}").PAPER
-    return paper
-
-
-def run(
-    paper: str | Paper,
-    *,
-    quick: bool = False,
-    out: str | Path | None = "papers",
-    progress: Callable[[str, int, int], None] = lambda part, done, total: None,
-    settings: Mapping[str, Any] = NOTHING,
-) -> PaperOutcome:
-    """Regenerate a paper: measure what is not stored yet, and decide its claims.
-
-    Args:
-        paper: The name of a paper, or a paper of your own.
-        quick: Whether to run the quick version, which takes seconds; by default the full one, which takes minutes.
-        out: The folder for the results of all papers; results that are there are reused. None stores nothing.
-        progress: Is called with the name of a part, the number of pieces of work done and the number of all.
-        settings: Settings that replace those of the version, by name, such as `{"d": 32}` for lu2025.
-
-    Returns:
-        The results and the claims with their verdicts.
-
-    Raises:
-        InputError: There is no such paper or setting.
-        StorageError: The folder cannot be written to.
-    """
-    chosen = paper if isinstance(paper, Paper) else find(paper)
-    folder = None if out is None else _folder(out)
-    return run_paper(chosen, quick=quick, out=folder, progress=progress, settings=settings)
-
-
-def status(out: str | Path = "papers") -> list[PaperStatus]:
-    """Say of every paper how far it is in a folder.
-
-    Args:
-        out: The folder for the results of all papers.
-
-    Returns:
-        One status per paper.
-    """
-    return [status_of(paper, _folder(out)) for paper in catalogue()]
-
-
-def outcomes(out: str | Path = "papers") -> list[PaperOutcome]:
-    """Read the outcomes of all papers whose results are stored in a folder.
-
-    Args:
-        out: The folder for the results of all papers.
-
-    Returns:
-        The outcomes: of each paper the full version if there is one, otherwise the quick one.
-    """
-    read = (stored_outcome(paper, _folder(out)) for paper in catalogue())
-    return [outcome for outcome in read if outcome is not None]
-
-
-def report(out: str | Path = "papers") -> Path:
-    """Write one page with the claims and the figures of all papers whose results are stored in a folder.
-
-    Args:
-        out: The folder for the results of all papers.
-
-    Returns:
-        The path of the page, `report.html` in the folder.
-
-    Raises:
-        InputError: No results are stored there.
-        StorageError: The folder cannot be written to.
-        MissingPackageError: matplotlib is not installed.
-    """
-    stored = outcomes(out)
-    if not stored:
-        raise InputError(
-            f"a report needs results; {out} has none. Run a paper first, for example papers.run('zhang2024')."
-        )
-    return report_page(stored, _folder(out))
-
-
-def _folder(out: str | Path) -> Path:
-    return path_of(out, "results go to a folder", "papers/", folder=True)
+from ridgeformer.papers.results import Measured as Measured, Results as Results, Rows as Rows
+from ridgeformer.papers.running import PaperOutcome as PaperOutcome, Work as Work

@@ -19,12 +19,9 @@ Not checked here: Scaling laws in width and training time, for power-law spectra
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Erratum, Paper, Part, Picture, Results, Rows, Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
@@ -48,7 +45,7 @@ def depth(
     depths: tuple[int, ...] = (1, 2, 3),
     effort: float = 0.01,
     sequences: int = 50_000,
-) -> dict[str, Any]:
+) -> Rows:
     """Train models of every depth and context length in the three settings.
 
     Args:
@@ -59,33 +56,40 @@ def depth(
         effort: As for `training.Search`.
         sequences: How many fresh sequences losses are measured on.
 
-    Returns:
-        By setting: unadjusted losses and their errors, [lengths, depths].
+    Yields:
+        For every setting, length and depth: the unadjusted loss and its error.
     """
-    by_setting: dict[str, Any] = {"d": d, "lengths": list(lengths), "depths": list(depths)}
-    loss, error = (np.zeros((len(FEATURES), len(lengths), len(depths))) for _ in range(2))
-    for i, j, k in work.each(np.ndindex(loss.shape)):
-        setting, how = list(FEATURES)[i], Search(effort=effort)
-        problem = _problem_of(setting, d, lengths[j])
-        model = work.train(problem, FAMILY[setting], depths[k], protocol=how, sequences=1000).model
-        loss[i, j, k], error[i, j, k] = work.losses(problem, {"": model}, sequences)[""].values()
-    return by_setting | {name: {"loss": loss[i], "error": error[i]} for i, name in enumerate(FEATURES)}
+    for setting, n, layers in work.each(FEATURES, lengths, depths):
+        problem, how = _problem_of(setting, d, n), Search(effort=effort)
+        model = work.train(problem, FAMILY[setting], layers, protocol=how, sequences=1000).model
+        yield {"setting": setting, "n": n, "layers": layers, **work.loss(problem, model, sequences)}
 
 
 def _losses(results: Results, setting: str) -> Array:
     """Losses, without the noise of the query, [lengths, depths]."""
-    return np.array(results["depth"][setting]["loss"])
+    return np.array([rows.loss for _, rows in results.depth.where(setting=setting).by("n")])
 
 
 def _share(results: Results, setting: str) -> Array:
     """The loss of one layer minus that of the deepest model, over the loss of predicting 0, one for each length."""
     loss = _losses(results, setting)
-    return np.asarray((loss[:, 0] - loss[:, -1]) / (results["depth"]["d"] / 2))
+    return np.asarray((loss[:, 0] - loss[:, -1]) / (results.depth.d / 2))
 
 
 def _power(lengths: list[int], gain: Array) -> float:
     """The power of n with which a gain changes over the two longest contexts: -1 where it falls as 1 / n."""
     return float(np.diff(np.log(gain[-2:]))[0] / np.diff(np.log(lengths[-2:]))[0])
+
+
+def _powers(results: Results, *settings: str) -> tuple[str, dict[str, float]]:
+    """The gains in words, and the power with which they change, by setting."""
+    lengths, words, powers = results.depth.lengths, [], {}
+    for setting in settings:
+        gain = _share(results, setting)
+        powers[setting] = _power(lengths, gain)
+        values = ", ".join(f"{x:.3f} at n = {n}" for n, x in zip(lengths, gain, strict=True))
+        words.append(f"{setting}: {values}, power {powers[setting]:.2f}")
+    return "gain over one layer, as a share of the signal: " + "; ".join(words), powers
 
 
 def known(results: Results) -> Check:
@@ -100,16 +104,11 @@ def known(results: Results) -> Check:
         true, and stays if it is not; -1/2 is midway.
     Rule: rejected where the gain of the deepest model over one layer falls more slowly than n^-1/2 at long context
     """
-    lengths = results["depth"]["lengths"]
-    gain = {setting: _share(results, setting) for setting in ("isotropic", "fixed")}
-    powers = {setting: _power(lengths, values) for setting, values in gain.items()}
-    return Check(
-        _words(lengths, gain, powers),
-        holds=tuple(value < -0.5 for value in powers.values()),
-        brief="gain / signal falls as "
-        + ", ".join(f"n^{value:.2f} ({setting})" for setting, value in powers.items())
-        + f"; rotated n^{_power(lengths, _share(results, 'rotated')):.2f}",
-    )
+    words, powers = _powers(results, "isotropic", "fixed")
+    falls = ", ".join(f"n^{value:.2f} ({setting})" for setting, value in powers.items())
+    _, rotated = _powers(results, "rotated")
+    brief = f"gain / signal falls as {falls}; rotated n^{rotated['rotated']:.2f}"
+    return Check(words, holds=[value < -0.5 for value in powers.values()], brief=brief)
 
 
 def rotated(results: Results) -> Check:
@@ -122,11 +121,10 @@ def rotated(results: Results) -> Check:
     Reason: Chance; and midway between a gain that stays and one that falls as 1 / n.
     Rule: rejected where depth gains nothing at a length, or its gain falls faster than n^-1/2 at long context
     """
-    lengths, gain = results["depth"]["lengths"], {"rotated": _share(results, "rotated")}
-    powers = {"rotated": _power(lengths, gain["rotated"])}
-    loss, error = _losses(results, "rotated"), np.array(results["depth"]["rotated"]["error"])
-    clear = loss[:, 0] - loss[:, -1] > 4 * np.hypot(error[:, 0], error[:, -1])
-    return Check(_words(lengths, gain, powers), holds=(*clear.tolist(), powers["rotated"] > -0.5))
+    words, powers = _powers(results, "rotated")
+    rows = [own for _, own in results.depth.where(setting="rotated").by("n")]
+    clear = [own.loss[0] - own.loss[-1] > CHANCE * np.hypot(own.error[0], own.error[-1]) for own in rows]
+    return Check(words, holds=[*clear, powers["rotated"] > -0.5])
 
 
 def relative(results: Results) -> Check:
@@ -141,22 +139,10 @@ def relative(results: Results) -> Check:
         ratio need not fall.
     Rule: rejected where the ratio grows from one length to the next
     """
-    lengths, loss = results["depth"]["lengths"], _losses(results, "fixed")
+    loss = _losses(results, "fixed")
     factor = loss[:, 0] / loss[:, -1]
-    return Check(
-        "loss of one layer over the deepest: "
-        + ", ".join(f"{value:.2f} at n = {n}" for n, value in zip(lengths, factor, strict=True)),
-        holds=tuple((np.diff(factor) < 0).tolist()),
-    )
-
-
-def _words(lengths: list[int], gain: dict[str, Array], powers: dict[str, float]) -> str:
-    return "gain over one layer, as a share of the signal: " + "; ".join(
-        f"{setting}: "
-        + ", ".join(f"{x:.3f} at n = {n}" for n, x in zip(lengths, values, strict=True))
-        + f", power {powers[setting]:.2f}"
-        for setting, values in gain.items()
-    )
+    values = ", ".join(f"{x:.2f} at n = {n}" for n, x in zip(results.depth.lengths, factor, strict=True))
+    return Check(f"loss of one layer over the deepest: {values}", holds=np.diff(factor) < 0)
 
 
 def draw(results: Results) -> list[Panel]:
@@ -164,9 +150,9 @@ def draw(results: Results) -> list[Panel]:
 
     Loss against depth in the three settings.
     """
-    part, figure = results["depth"], []
-    for setting in FEATURES:
-        shown = [Line(f"n = {n}", part["depths"], part[setting]["loss"][i], i) for i, n in enumerate(part["lengths"])]
+    figure = []
+    for setting, rows in results.depth.by("setting"):
+        shown = [Line(f"n = {n}", own.layers, own.loss, i) for i, (n, own) in enumerate(rows.by("n"))]
         figure.append(Panel(setting, "layers", "loss", shown, False, True))
     return figure
 
@@ -178,7 +164,7 @@ PAPER = Paper(
     parts=(Part(depth, {"d": 3, "lengths": (6, 24, 96), "depths": (1, 2), "effort": 0.01, "sequences": 10_000}),),
     checks=(known, rotated, relative),
     version=2,
-    pictures={"depth": panels(draw)},
+    pictures={"depth": Picture(draw)},
     errata=(
         Erratum(
             "the statement on fixed covariances",

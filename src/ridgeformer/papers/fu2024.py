@@ -19,13 +19,10 @@ Not checked here: The GPT-2 models and LSTMs of the paper; the models here are l
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ridgeformer.explanation import compare_algorithms
-from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Paper, Part, Picture, Results, Rows, Work, listed
 from ridgeformer.plotting.panels import Line, Map, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
@@ -50,7 +47,7 @@ def problem_of(setting: str, d: int) -> Problem:
     return Problem(d, 4 * d, 0, features=f"rotated({spectrum})" if setting == SETTINGS[1] else None)
 
 
-def maps(work: Work, *, d: int = 8, layers: int = 4, sequences: int = 2000, effort: float = 0.03) -> dict[str, Any]:
+def maps(work: Work, *, d: int = 8, layers: int = 4, sequences: int = 2000, effort: float = 0.03) -> Rows:
     """Train a Diag model on every problem and compare its layers with iterations.
 
     Args:
@@ -60,23 +57,22 @@ def maps(work: Work, *, d: int = 8, layers: int = 4, sequences: int = 2000, effo
         sequences: How many sequences are compared.
         effort: As for `training.Search`.
 
-    Returns:
-        By problem: the map of every method, the closest and the needed iterations of every layer.
+    Yields:
+        For every problem and method: the map, and the closest and the needed iterations of every layer.
     """
-    by_problem: dict[str, Any] = {"sequences": sequences}
-    for name in work.each(SETTINGS):
-        problem = problem_of(name, d)
+    for setting in work.each(SETTINGS):
+        problem = problem_of(setting, d)
         model = work.train(problem, "diag", layers, protocol=Search(effort=effort), sequences=1000).model
         shown = compare_algorithms(problem, model, sequences=sequences).as_dict()
-        keys = ("iteration", "cosine", "relative_error", "closest", "needed")
-        by_problem[name] = {key: {method: shown[key][method] for method in METHODS} for key in keys}
-        by_problem[name] |= {"layer": shown["layer"], "distance": shown["distance"]}
-    return by_problem
+        for method in METHODS:
+            maps = {key: shown[key][method] for key in ("iteration", "cosine", "relative_error", "closest", "needed")}
+            yield {"setting": setting, "method": method, "layer": shown["layer"], **maps}
 
 
-def _iterations(results: Results, name: str, kind: str, method: str) -> Array:
+def _iterations(results: Results, setting: str, kind: str, method: str) -> Array:
     """Iterations that are `needed` to be as accurate as each layer, or `closest` to it; infinite where too many."""
-    return np.array([np.inf if k is None else k for k in results["maps"][name][kind][method]], float)
+    (row,) = results.maps.where(setting=setting, method=method).rows
+    return np.asarray(np.nan_to_num(row[kind], nan=np.inf), float)
 
 
 def second_order(results: Results) -> Check:
@@ -90,12 +86,14 @@ def second_order(results: Results) -> Check:
         reaches with about L^2; a second-order method does better.
     Rule: rejected where L layers are worth L^2 steps of gradient descent or fewer
     """
-    words, holds = [], []
-    for name in SETTINGS:
-        steps = _iterations(results, name, "needed", "gradient descent")
-        words.append(f"{name}: {', '.join(f'{x:.0f}' if np.isfinite(x) else 'more than tried' for x in steps)}")
-        holds.append(bool(steps[-1] > len(steps) ** 2))
-    return Check("steps of gradient descent as accurate as layers 1, 2, ...: " + "; ".join(words), holds=tuple(holds))
+    steps = {setting: _iterations(results, setting, "needed", METHODS[0]) for setting in SETTINGS}
+    words = (
+        f"{setting}: {listed(values, '.0f').replace('inf', 'more than tried')}" for setting, values in steps.items()
+    )
+    return Check(
+        f"steps of gradient descent as accurate as layers 1, 2, ...: {'; '.join(words)}",
+        holds=[values[-1] > len(values) ** 2 for values in steps.values()],
+    )
 
 
 def _straight(iterations: Array) -> float:
@@ -117,22 +115,20 @@ def newton(results: Results) -> Check:
         iterations of gradient descent better
     """
     words, holds = [], []
-    for name in SETTINGS:
-        closest = {method: _iterations(results, name, "closest", method) for method in METHODS}
-        line = {method: _straight(values) for method, values in closest.items()}
+    for setting in SETTINGS:
+        descent, newton = (_iterations(results, setting, "closest", method) for method in METHODS)
         words.append(
-            f"{name}: {', '.join(f'{x:.0f}' for x in closest['newton'])}, a line explains {line['newton']:.2f} "
-            f"(gradient descent {', '.join(f'{x:.0f}' for x in closest['gradient descent'])}: "
-            f"{line['gradient descent']:.2f})"
+            f"{setting}: {listed(newton, '.0f')}, a line explains {_straight(newton):.2f} (gradient descent "
+            f"{listed(descent, '.0f')}: {_straight(descent):.2f})"
         )
-        holds += [bool((np.diff(closest["newton"]) >= 0).all()), line["newton"] > line["gradient descent"]]
-    return Check("closest iterations to layers 1, 2, ...: " + "; ".join(words), holds=tuple(holds))
+        holds += [(np.diff(newton) >= 0).all(), _straight(newton) > _straight(descent)]
+    return Check("closest iterations to layers 1, 2, ...: " + "; ".join(words), holds=holds)
 
 
-def _apart(results: Results, name: str, method: str) -> float:
+def _apart(results: Results, setting: str, method: str) -> float:
     """The relative distance of a layer to the closest iteration, geometric mean over layers."""
-    best = np.array(results["maps"][name]["relative_error"][method]).min(1)
-    return float(np.exp(np.log(np.maximum(best, 1e-12)).mean()))
+    (row,) = results.maps.where(setting=setting, method=method).rows
+    return float(np.exp(np.log(np.maximum(row.relative_error.min(1), 1e-12)).mean()))
 
 
 def similar(results: Results) -> Check:
@@ -145,16 +141,16 @@ def similar(results: Results) -> Check:
         of two geometric means over L layers is known to (B L)^-1/2.
     Rule: rejected where Newton's method is not closer on the geometric mean over layers by more than chance
     """
-    words, holds, part = [], [], results["maps"]
-    chance = CHANCE / np.sqrt(part["sequences"] * len(part[SETTINGS[0]]["layer"]))
-    for name in SETTINGS:
-        mean = {method: _apart(results, name, method) for method in METHODS}
-        words.append(f"{name}: " + ", ".join(f"{method} {value:.3g}" for method, value in mean.items()))
-        holds.append(mean["newton"] < mean["gradient descent"] * (1 - chance))
+    words, holds = [], []
+    chance = CHANCE / np.sqrt(results.maps.sequences * results.maps.layers)
+    for setting in SETTINGS:
+        descent, newton = (_apart(results, setting, method) for method in METHODS)
+        words.append(f"{setting}: gradient descent {descent:.3g}, newton {newton:.3g}")
+        holds.append(newton < descent * (1 - chance))
     return Check(
         "distance of a layer to the closest iteration, geometric mean over layers: " + "; ".join(words),
         tolerance=f"{chance:.1%}, {CHANCE} standard errors of the ratio of two distances",
-        holds=tuple(holds),
+        holds=holds,
     )
 
 
@@ -164,24 +160,21 @@ def draw(results: Results) -> list[Panel]:
     Cosine of the predictions of every layer and every iteration.
     """
     shown = []
-    for name in SETTINGS:
-        part = results["maps"][name]
-        for method in METHODS:
-            cosine = [row[: 40 if method == METHODS[0] else 14] for row in part["cosine"][method]]
-            numbers = [int(k) for k in part["iteration"][method][: len(cosine[0])]]
-            what = [Map(cosine, numbers, part["layer"], 0.8, 1.0)]
-            shown.append(Panel(f"{name}: {method}", "iteration", "layer", what))
-        lines = [Line(m, part["layer"], part["needed"][m], i) for i, m in enumerate(METHODS)]
-        shown.append(Panel(f"{name}: as accurate as", "layer", "iterations", lines, False, True))
+    for setting, table in results.maps.by("setting"):
+        for row, most in zip(table.rows, (40, 14), strict=True):
+            what = [Map(row.cosine[:, :most], row.iteration[:most].astype(int), row.layer, 0.8, 1.0)]
+            shown.append(Panel(f"{setting}: {row.method}", "iteration", "layer", what))
+        lines = [Line(row.method, row.layer, row.needed, i) for i, row in enumerate(table.rows)]
+        shown.append(Panel(f"{setting}: as accurate as", "layer", "iterations", lines, False, True))
     return shown
 
 
 PAPER = Paper(
     id="fu2024",
     about=__doc__,
-    problems={name: problem_of(name, 8) for name in SETTINGS},
+    problems={setting: problem_of(setting, 8) for setting in SETTINGS},
     parts=(Part(maps, {"d": 4, "layers": 3, "sequences": 500, "effort": 0.02}),),
     version=3,
     checks=(second_order, newton, similar),
-    pictures={"maps": panels(draw)},
+    pictures={"maps": Picture(draw)},
 )

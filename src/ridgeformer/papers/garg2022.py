@@ -21,23 +21,20 @@ paper uses GPT-2.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
-from ridgeformer.evaluation import compare
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Paper, Part, Picture, Results, Rows, Work, agree
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import LeastSquares
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps
 from ridgeformer.training import Search
+from ridgeformer.validation import Array
 
-Array = NDArray[np.float64]
 FAMILY, LAYOUT = "channels(1,2)", Layout("mean", "length")
+EXACT = "least squares"
 
 
 def _problem_of(d: int) -> Problem:
@@ -45,14 +42,14 @@ def _problem_of(d: int) -> Problem:
     return Problem(d, f"1..{2 * d}", 0)
 
 
-def _least_squares(examples: int, d: int) -> float:
+def _least_squares(n: int, d: int) -> float:
     """The expected half squared error of least squares without noise: directions not seen."""
-    return max(d - examples, 0) / 2
+    return max(d - n, 0) / 2
 
 
 def curves(
     work: Work, *, d: int = 20, depths: tuple[int, ...] = (1, 2, 3), sequences: int = 2000, effort: float = 0.3
-) -> dict[str, Any]:
+) -> Rows:
     """Train models over all context lengths at once, and measure the error after every number of examples.
 
     Args:
@@ -62,21 +59,16 @@ def curves(
         sequences: How many sequences for every number of examples.
         effort: As for `training.Search`.
 
-    Returns:
-        By predictor: losses and errors after 1 to 2 d examples.
+    Yields:
+        For 1 to 2 d examples and every predictor: the loss and its error.
     """
-    named: dict[str, Any] = {}
+    named = {}
     for depth in work.each(depths):
         run = work.train(_problem_of(d), FAMILY, depth, protocol=Search(effort=effort), layout=LAYOUT, sequences=1000)
         named[f"{depth} layer{'s' * (depth > 1)}"] = run.model
-    named["least squares"] = LeastSquares()
-    losses: dict[str, Any] = {name: {"loss": [], "error": []} for name in named}
     for n in range(1, 2 * d + 1):
-        rows = compare(_problem_of(d).replace(context=n), named, sequences=sequences, seed=1, with_floor=False)
-        for name in named:
-            losses[name]["loss"].append(rows[name].unadjusted)
-            losses[name]["error"].append(rows[name].unadjusted_error)
-    return {"d": d, "sequences": sequences, "losses": losses}
+        losses = work.losses(_problem_of(d).replace(context=n), {**named, EXACT: LeastSquares()}, sequences)
+        yield from ({"n": n, "name": name, **loss} for name, loss in losses.items())
 
 
 def least_squares_curve(results: Results) -> Check:
@@ -84,30 +76,24 @@ def least_squares_curve(results: Results) -> Check:
 
     Least squares, which is the best predictor without noise, has a half squared error of (d - n) / 2 on average, and 0
     from n = d on.
+
+    Reason: Chance: half a sum of d - n squared normal numbers has the variance (d - n) / 2; and rounding of float64
+        where the sums over the context are nearly singular.
     """
-    part, d = results["curves"], results["curves"]["d"]
-    truth = np.array([_least_squares(n, d) for n in range(1, 2 * d + 1)])
-    return agree(
-        part["losses"]["least squares"]["loss"],
-        truth,
-        4 * np.sqrt(truth / part["sequences"]) + 1e-6,
-        "Chance: half a sum of d - n squared normal numbers has the variance (d - n) / 2; and rounding of float64 "
-        "where the sums over the context are nearly singular.",
-        unit="4 standard errors and 1e-6",
-        names=[f"{n} examples:" for n in range(1, 2 * d + 1)],
-    )
+    rows = results.curves.where(name=EXACT)
+    truth = rows.compute(_least_squares)
+    chance, unit = np.sqrt(truth / rows.sequences), "4 standard errors and 1e-6"
+    return agree(rows.loss, truth, 1e-6, error=chance, unit=unit, names=rows.names("{n} examples:"))
 
 
 def _curves(results: Results) -> dict[str, Array]:
     """Losses of the trained models over that of predicting 0, by name, from the shallowest to the deepest."""
-    part = results["curves"]
-    return {n: np.array(v["loss"]) / (part["d"] / 2) for n, v in part["losses"].items() if n != "least squares"}
+    return {name: rows.loss / (rows.d / 2) for name, rows in results.curves.by("name") if name != EXACT}
 
 
-def _error(results: Results, name: str) -> Array:
+def _errors(results: Results) -> dict[str, Array]:
     """Four standard errors of the same."""
-    part = results["curves"]
-    return np.asarray(8 / part["d"] * np.array(part["losses"][name]["error"]))
+    return {name: CHANCE * rows.error / (rows.d / 2) for name, rows in results.curves.by("name")}
 
 
 def learns(results: Results) -> Check:
@@ -115,33 +101,28 @@ def learns(results: Results) -> Check:
 
     One model trained over all lengths lowers its error with every further example, as least squares does, and comes
     closer to it as layers are added.
+
+    Expected: an error that falls with the examples, and is lower with more layers
+    Tolerance: 4 standard errors
+    Reason: Chance.
     """
-    d, curves = results["curves"]["d"], _curves(results)
-    names = list(curves)
-    holds, words = [], []
+    d, curves, errors = results.curves.d, _curves(results), _errors(results)
+    holds, words, step = [], [], max(d // 4, 1)  # between neighbours the difference is within chance
     for name, curve in curves.items():
-        five = curve[:: max(d // 4, 1)]  # between neighbours the difference is within chance
-        error = _error(results, name)[:: max(d // 4, 1)]
-        holds.append(bool((np.diff(five) < np.hypot(error[1:], error[:-1])).all() and five[-1] < five[0] - error[0]))
-        at = ", ".join(f"{curve[n - 1]:.3g} at {n}" for n in (d // 2, d, 2 * d))
-        words.append(f"{name}: {at}")
-    gains = [
-        bool(curves[b][-1] < curves[a][-1] - np.hypot(_error(results, a)[-1], _error(results, b)[-1]))
-        for a, b in pairwise(names)
-    ]
-    rate = gradient_steps.best_rate(problem := Problem(d, 2 * d, 0), steps := int(names[-1].split()[0]))
-    other = gradient_steps.expected_loss(problem, steps, rate) / (d / 2)
+        five, error = curve[::step], errors[name][::step]
+        holds.append((np.diff(five) < np.hypot(error[1:], error[:-1])).all() and five[-1] < five[0] - error[0])
+        words.append(f"{name}: " + ", ".join(f"{curve[n - 1]:.3g} at {n}" for n in (d // 2, d, 2 * d)))
+    for less, more in pairwise(curves):
+        holds.append(curves[more][-1] < curves[less][-1] - np.hypot(errors[less][-1], errors[more][-1]))
+    problem, steps = Problem(d, 2 * d, 0), results.curves.depths[-1]
+    other = gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps)) / (d / 2)
     return Check(
-        "error over that of predicting 0, by examples: "
-        + "; ".join(words)
-        + f" (least squares 0.5, 0 and 0; {steps} steps of gradient descent tuned to {2 * d} examples {other:.3g})",
-        "an error that falls with the examples, and is lower with more layers",
-        "4 standard errors",
-        "Chance.",
-        f"rejected where the error of a model grows clearly with the examples, or more layers are not clearly better "
-        f"at {2 * d} examples",
-        (*holds, *gains),
-        brief=f"error / signal at {2 * d} examples: " + ", ".join(f"{name} {curves[name][-1]:.3g}" for name in names),
+        f"error over that of predicting 0, by examples: {'; '.join(words)} (least squares 0.5, 0 and 0; {steps} steps "
+        f"of gradient descent tuned to {2 * d} examples {other:.3g})",
+        rule="rejected where the error of a model grows clearly with the examples, or more layers are not clearly "
+        f"better at {2 * d} examples",
+        holds=holds,
+        brief=f"error / signal at {2 * d} examples: " + ", ".join(f"{name} {curves[name][-1]:.3g}" for name in curves),
     )
 
 
@@ -155,21 +136,17 @@ def one_layer(results: Results) -> Check:
 
     One layer cannot let its step depend on the number of examples, even if tokens show it: over all lengths it does as
     well as one rate can, and no better.
+
+    Reason: Chance, as if errors of all lengths went together; and a search ends when it gains less than about 1 %.
     """
-    d, curve = results["curves"]["d"], _curves(results)["1 layer"]
+    least = _one_rate(results.curves.d)
     return agree(
-        curve.mean(),
-        _one_rate(d),
-        _error(results, "1 layer").mean() + 0.01 * _one_rate(d),
-        "Chance, as if errors of all lengths went together; and a search ends when it gains less than about 1 %.",
+        _curves(results)["1 layer"].mean(),
+        least,
+        _errors(results)["1 layer"].mean() + 0.01 * least,
         unit="4 standard errors and 1 %",
         names=["mean over all lengths, over that of predicting 0:"],
     )
-
-
-def _seen(losses: list[float], d: int) -> list[float | None]:
-    """Squared errors over d; None where rounding alone is left."""
-    return [2 / d * loss if loss > 1e-6 else None for loss in losses]
 
 
 def draw(results: Results) -> list[Panel]:
@@ -177,11 +154,10 @@ def draw(results: Results) -> list[Panel]:
 
     Squared error over d against the number of examples; from n = d on, least squares has none.
     """
-    d = results["curves"]["d"]
-    shown = [
-        Line(name, list(range(1, 2 * d + 1)), _seen(row["loss"], d), colour, name == "least squares")
-        for colour, (name, row) in enumerate(results["curves"]["losses"].items())
-    ]
+    d, shown = results.curves.d, []
+    for i, (name, rows) in enumerate(results.curves.by("name")):
+        seen = np.where(rows.loss > 1e-6, 2 / d * rows.loss, np.nan)  # elsewhere rounding alone is left
+        shown.append(Line(name, rows.n, seen, i, name == EXACT))
     return [Panel(f"d = {d}, no noise", "examples", "squared error / d", shown, False, True)]
 
 
@@ -192,5 +168,5 @@ PAPER = Paper(
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=3,
     checks=(learns, least_squares_curve, one_layer),
-    pictures={"curves": panels(draw)},
+    pictures={"curves": Picture(draw)},
 )

@@ -19,12 +19,9 @@ Not checked here: The text-like format of the chain of thought, in which every e
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, agree, agree_by_chance, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import Check, Erratum, Paper, Part, Picture, Results, Rows, Work, agree
 from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
@@ -35,21 +32,26 @@ STEPS = (1, 2, 5, 10, 20)
 SAMPLE = (1.77, 1.05, 0.43, 0.19, 0.06)  # our algebra, with the best rate on a sample of some 10,000 contexts
 
 
-def passes(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
+def _exact(k: int, rare: float = 0.0) -> float:
+    """The expected loss of k steps at the best constant rate; as far as it is due to contexts that are not too rare."""
+    return gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k), rare)
+
+
+def passes(work: Work, *, sequences: int = 200_000) -> Rows:
     """Compare k passes of a looped layer with k steps of gradient descent, and measure their losses.
 
     Args:
         work: The progress.
         sequences: How many fresh sequences for each k.
 
-    Returns:
+    Yields:
         For every k: the largest difference of the two, relative to the largest weight; the loss and its error at the
         best rate of all contexts; and the least loss over all rates on 10,000 contexts, mean and spread of ten such
         samples.
     """
     tokens = PROBLEM.sequences(200, seed=1)
-    values = np.linalg.eigvalsh(PROBLEM.moments(100_000, seed=2).moments.S).reshape(10, -1)  # of ten samples
-    rows = []
+    eigenvalues = np.linalg.eigvalsh(PROBLEM.moments(100_000, seed=2).moments.S).reshape(10, -1)  # of ten samples
+    rates = np.linspace(0.6, 1.02, 29) * gradient_steps.best_rate(PROBLEM, 1)
     for k in work.each(STEPS):
         rate = gradient_steps.best_rate(PROBLEM, k)
         model, w = gradient_steps.model_of(k, rate, PROBLEM.dim), np.zeros_like(tokens.x[:, 0])
@@ -57,14 +59,12 @@ def passes(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
             left = np.einsum("bnd,bd->bn", tokens.x, w) - tokens.y
             w = w - rate * np.einsum("bnd,bn->bd", tokens.x, left)
         off = np.abs(model.weights(tokens.moments) - w).max() / np.abs(w).max()
-        rates = np.linspace(0.6, 1.02, 29) * gradient_steps.best_rate(PROBLEM, 1)
-        least = np.min([PROBLEM.dim / 2 * ((1 - one * values) ** (2 * k)).mean(1) for one in rates], 0)
-        loss = work.losses(PROBLEM, {"": model}, sequences)[""]
-        rows.append({"off": off, **loss, "least": least.mean(), "spread": least.std(ddof=1)})
-    return {"sequences": sequences, "rows": rows}
+        least = np.min([PROBLEM.dim / 2 * ((1 - one * eigenvalues) ** (2 * k)).mean(1) for one in rates], 0)
+        loss = work.loss(PROBLEM, model, sequences)
+        yield {"k": k, "off": off, **loss, "least": least.mean(), "spread": least.std(ddof=1)}
 
 
-def training(work: Work, *, time: float = 100.0) -> dict[str, Any]:
+def training(work: Work, *, time: float = 100.0) -> dict[str, float]:
     """Train one layer by gradient flow on the population.
 
     Args:
@@ -79,25 +79,20 @@ def training(work: Work, *, time: float = 100.0) -> dict[str, Any]:
     return {"rate": np.diag(W).mean(), "loss": one_layer.risk(PROBLEM, W)}
 
 
-def _column(results: Results, name: str) -> list[float]:
-    return [row[name] for row in results["passes"]["rows"]]
-
-
 def losses(results: Results) -> Check:
     """Decide whether measured losses are the exact expectations. See `Paper`.
 
     Half squared errors of k passes, at the best constant rate of each k, fall from 1.77 to less than .1.
     """
-    exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in STEPS]
-    rare = 1 / results["passes"]["sequences"]
-    common = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k), rare) for k in STEPS]
-    return agree_by_chance(
-        _column(results, "loss"),
+    rows = results.passes
+    exact, common = np.array([(_exact(k), _exact(k, rare=1 / rows.sequences)) for k in STEPS]).T
+    return agree(
+        rows.loss,
         exact,
-        _column(results, "error"),
-        more=np.subtract(exact, common),
-        because="what contexts contribute that a sample of this size does not contain",
-        names=[f"k = {k}:" for k in STEPS],
+        exact - common,
+        error=rows.error,
+        unit="4 standard errors, and what contexts contribute that a sample of this size does not contain",
+        names=rows.names("k = {k}:"),
     )
 
 
@@ -108,13 +103,8 @@ def on_a_sample(results: Results) -> Check:
 
     Reason: Chance: the expected numbers are of one sample, and were rounded to two digits.
     """
-    return agree(
-        _column(results, "least"),
-        SAMPLE,
-        4 * np.array(_column(results, "spread")) + 0.005,
-        unit="4 standard deviations between samples, and .005",
-        names=[f"k = {k}:" for k in STEPS],
-    )
+    rows, unit = results.passes, "4 standard deviations between samples, and .005"
+    return agree(rows.least, SAMPLE, 0.005, error=rows.spread, unit=unit, names=rows.names("k = {k}:"))
 
 
 def equal(results: Results) -> Check:
@@ -124,7 +114,8 @@ def equal(results: Results) -> Check:
 
     Reason: Rounding of float64, some 1e-16 per operation.
     """
-    return agree(_column(results, "off"), np.zeros(len(STEPS)), 1e-10, names=[f"k = {k}:" for k in STEPS])
+    rows = results.passes
+    return agree(rows.off, np.zeros(len(STEPS)), 1e-10, names=rows.names("k = {k}:"))
 
 
 def trained_step(results: Results) -> Check:
@@ -135,9 +126,9 @@ def trained_step(results: Results) -> Check:
 
     Reason: Gradient flow has converged; the tolerance of its integration is 1e-8 per step.
     """
-    part, d, n = results["training"], PROBLEM.dim, PROBLEM.context
+    part, d, n = results.training, PROBLEM.dim, PROBLEM.context
     return agree(
-        [part["rate"], part["loss"]],
+        [part.rate, part.loss],
         [1 / (n + d + 1), d / 2 * (d + 1) / (n + d + 1)],
         [1e-6, 1e-5],
         unit="1e-6 for the rate and 1e-5 for the loss",
@@ -150,12 +141,11 @@ def draw(results: Results) -> list[Panel]:
 
     Half squared error after k passes at the best constant rate of each k.
     """
-    ks = list(range(1, 21))
-    exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in ks]
+    rows = results.passes
     shown = [
-        Line("exact, best rate of each k", ks, exact),
-        Scatter("measured", STEPS, _column(results, "loss"), _column(results, "error")),
-        Scatter("best rate on 10,000 contexts", STEPS, _column(results, "least"), None, 1),
+        Line.of("exact, best rate of each k", _exact, range(1, 21)),
+        Scatter("measured", rows.k, rows.loss, rows.error),
+        Scatter("best rate on 10,000 contexts", rows.k, rows.least, None, 1),
     ]
     return [Panel("passes of one layer", "passes k", "half squared error", shown, False, True)]
 
@@ -166,7 +156,7 @@ PAPER = Paper(
     problems={"problem": PROBLEM},
     parts=(Part(passes, {"sequences": 50_000}), Part(training)),
     checks=(losses, on_a_sample, equal, trained_step),
-    pictures={"losses": panels(draw)},
+    pictures={"losses": Picture(draw)},
     version=2,
     errata=(
         Erratum(

@@ -20,12 +20,11 @@ Not checked here: Transformers with softmax and MLPs, which the paper's experime
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, listed, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Paper, Part, Picture, Results, Rows, Work, agree, listed
 from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Gaussian
@@ -34,6 +33,7 @@ from ridgeformer.validation import Array
 
 DIM, CONTEXT, SIGMA = 8, 16, 0.3
 POWERS, ANGLES = (0.0, 0.5, 1.0, 2.0), (0.0, 0.25, 0.5, 1.0)
+NAMES = "powers {training:g} to {test:g}, angle {angle:g}:"
 
 
 def _covariance(power: float, angle: float = 0.0) -> Array:
@@ -46,38 +46,40 @@ def _covariance(power: float, angle: float = 0.0) -> Array:
     return np.asarray(turn * (values * DIM / values.sum()) @ turn.T)
 
 
-def _problem_of(tasks: Array) -> Problem:
-    """The problem with tasks of a covariance, [d, d]."""
-    return Problem(DIM, CONTEXT, SIGMA, tasks=Gaussian(covariance=tasks))
+def _problem_of(power: float, angle: float = 0.0) -> Problem:
+    """The problem with tasks of this covariance."""
+    return Problem(DIM, CONTEXT, SIGMA, tasks=Gaussian(covariance=_covariance(power, angle)))
 
 
-def _alignment(training: Array, test: Array) -> float:
+def _optimum(training: float) -> Array:
+    """The W of the best layer for tasks of a power."""
+    return one_layer.optimum(_problem_of(training))
+
+
+def _risk(training: float, test: float, angle: float) -> float:
+    """The loss of that layer in a test."""
+    return one_layer.risk(_problem_of(test, angle), _optimum(training))
+
+
+def _alignment(training: float, test: float, angle: float) -> float:
     """The part of the risk that depends on the test: 1/2 tr(test A), A = n (n + 1) W'W - 2 n W + I."""
-    W, n = one_layer.optimum(_problem_of(training)), CONTEXT
-    return 0.5 * float((test * (n * (n + 1) * W.T @ W - n * (W + W.T) + np.eye(DIM))).sum())
+    W, n = _optimum(training), CONTEXT
+    return 0.5 * float((_covariance(test, angle) * (n * (n + 1) * W.T @ W - n * (W + W.T) + np.eye(DIM))).sum())
 
 
-def shifts(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
+def shifts(work: Work, *, sequences: int = 100_000) -> Rows:
     """Measure losses of layers trained with every spectrum, under tests of every spectrum and angle.
 
     Args:
         work: The progress.
         sequences: How many fresh sequences for each test.
 
-    Returns:
-        Losses and standard errors, [training, test spectrum, angle].
+    Yields:
+        For every training, test spectrum and angle: the loss and its standard error.
     """
-    loss, error = (np.zeros((len(POWERS), len(POWERS), len(ANGLES))) for _ in range(2))
-    for i, training in work.each(enumerate(POWERS)):
-        model = one_layer.model_of(one_layer.optimum(_problem_of(_covariance(training))))
-        for j, k in np.ndindex(loss.shape[1:]):
-            test = _problem_of(_covariance(POWERS[j], ANGLES[k]))
-            loss[i, j, k], error[i, j, k] = work.losses(test, {"layer": model}, sequences)["layer"].values()
-    return {"loss": loss, "error": error}
-
-
-def _places() -> list[tuple[float, float, float]]:
-    return [(training, test, angle) for training in POWERS for test in POWERS for angle in ANGLES]
+    for training, test, angle in work.each(POWERS, POWERS, ANGLES):
+        loss = work.loss(_problem_of(test, angle), one_layer.model_of(_optimum(training)), sequences)
+        yield {"training": training, "test": test, "angle": angle, **loss}
 
 
 def formula(results: Results) -> Check:
@@ -85,14 +87,8 @@ def formula(results: Results) -> Check:
 
     In the population limit the error under any pair of task covariances is the shift formula.
     """
-    optimum = {power: one_layer.optimum(_problem_of(_covariance(power))) for power in POWERS}
-    expected = [one_layer.risk(_problem_of(_covariance(b, c)), optimum[a]) for a, b, c in _places()]
-    return agree_by_chance(
-        np.ravel(results["shifts"]["loss"]),
-        expected,
-        results["shifts"]["error"],
-        names=[f"powers {a:g} to {b:g}, angle {c:g}:" for a, b, c in _places()],
-    )
+    rows = results.shifts
+    return agree(rows.loss, rows.compute(_risk), error=rows.error, names=rows.names(NAMES))
 
 
 def governed(results: Results) -> Check:
@@ -102,15 +98,14 @@ def governed(results: Results) -> Check:
 
     Reason: 4 standard errors of the loss and one of the mean over tests.
     """
-    loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
-    align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
-    rest = (loss - align).reshape(len(POWERS), -1)
+    rows = results.shifts
+    rest, error = (x.reshape(len(POWERS), -1) for x in (rows.loss - rows.compute(_alignment), rows.error))
     return agree(
-        (rest - rest.mean(1, keepdims=True)).ravel(),
+        rest - rest.mean(1, keepdims=True),
         np.zeros(rest.size),
-        5 * np.maximum(error.reshape(rest.shape), error.reshape(rest.shape).mean(1, keepdims=True)).ravel(),
+        5 * np.maximum(error, error.mean(1, keepdims=True)),
         unit="5 standard errors",
-        names=[f"powers {a:g} to {b:g}, angle {c:g}:" for a, b, c in _places()],
+        names=rows.names(NAMES),
     )
 
 
@@ -126,14 +121,17 @@ def misalignment(results: Results) -> Check:
     Rule: rejected where the error falls with the angle, where the gain does not grow with the power, or where it is
         not 1 for isotropic training
     """
-    loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
-    same = np.ptp(loss[0, -1]) < 4 * np.sqrt(2) * error[0, -1].max()
-    gain = [loss[i, i, -1] / loss[i, i, 0] for i in range(1, len(POWERS))]
-    rises = [bool((np.diff(loss[i, i]) > 0).all()) for i in range(1, len(POWERS))]
+    isotropic = results.shifts.where(training=POWERS[0], test=POWERS[-1])
+    turned = np.array([results.shifts.where(training=power, test=power).loss for power in POWERS[1:]])
+    gain = turned[:, -1] / turned[:, 0]
     return Check(
         f"error when turned whole over error when aligned, powers {POWERS[1:]}: {listed(gain, '.2f')}; "
-        f"isotropic training: {loss[0, -1].max() / loss[0, -1].min():.4f}",
-        holds=(*rises, bool((np.diff(gain) > 0).all()), bool(same)),
+        f"isotropic training: {isotropic.loss.max() / isotropic.loss.min():.4f}",
+        holds=[
+            (np.diff(turned) > 0).all(1),
+            (np.diff(gain) > 0).all(),
+            np.ptp(isotropic.loss) < CHANCE * np.sqrt(2) * isotropic.error.max(),
+        ],
     )
 
 
@@ -142,31 +140,22 @@ def draw(results: Results) -> list[Panel]:
 
     Errors against the alignment, and as the test turns away from training.
     """
-    loss, figure = np.array(results["shifts"]["loss"]), []
-    error = np.array(results["shifts"]["error"])
-    align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
-    shown = [
-        Scatter(f"trained on power {power:g}", align[i].ravel().tolist(), loss[i].ravel().tolist(), None, i)
-        for i, power in enumerate(POWERS)
-    ]
-    figure.append(Panel("error against alignment", "alignment", "loss", shown, True, True))
-    for i, power in enumerate(POWERS[1:], 1):
-        fine = np.linspace(0, 1, 21)
-        W = one_layer.optimum(_problem_of(_covariance(power)))
-        curve = [one_layer.risk(_problem_of(_covariance(power, angle)), W) for angle in fine]
-        parts = [
-            Line("closed form", fine.tolist(), curve, i),
-            Scatter("measured", ANGLES, loss[i, i].tolist(), error[i, i].tolist(), i),
-        ]
-        figure.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
-    return figure
+    shown, figure = [], []
+    for i, (power, rows) in enumerate(results.shifts.by("training")):
+        shown.append(Scatter(f"trained on power {power:g}", rows.compute(_alignment), rows.loss, None, i))
+        if power:
+            own, curve = rows.where(test=power), functools.partial(_risk, power, power)
+            closed_form = Line.of("closed form", curve, np.linspace(0, 1, 21), i)
+            parts = [closed_form, Scatter("measured", own.angle, own.loss, own.error, i)]
+            figure.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
+    return [Panel("error against alignment", "alignment", "loss", shown, True, True), *figure]
 
 
 PAPER = Paper(
     id="letey2026",
     about=__doc__,
-    problems={"training": _problem_of(_covariance(1.0)), "test": _problem_of(_covariance(1.0, 0.5))},
+    problems={"training": _problem_of(1.0), "test": _problem_of(1.0, 0.5)},
     parts=(Part(shifts, {"sequences": 10_000}),),
     checks=(formula, governed, misalignment),
-    pictures={"alignment": panels(draw, 4)},
+    pictures={"alignment": Picture(draw, columns=4)},
 )

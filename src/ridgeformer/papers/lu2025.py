@@ -26,12 +26,14 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.engine import default_threads, one_blas_thread
-from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part, Results, agree, listed, panels
+from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part, Picture, Results, agree, listed
+from ridgeformer.papers.results import Measured, Rows
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Pool, Tasks
 from ridgeformer.theory import one_layer, pretraining
+from ridgeformer.validation import Array
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -101,29 +103,25 @@ def _repeated(count: int, d: int, *setting: float, **how: Any) -> Any:
         return np.array(list(pool.map(lambda seed: errors(d, *setting, seed=seed, **how), range(count))))
 
 
-def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> dict[str, Any]:
+def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> Rows:
     """Measure errors in growing dimensions.
 
     Args:
         work: The progress.
         counts: How often each dimension is repeated; None for 400, 100, 24 and 4 times at d = 10, 20, 40 and 80.
 
-    Returns:
-        The dimensions, and mean errors and their standard errors, [settings, dimensions, (new, pool)].
+    Yields:
+        For every setting and dimension: mean errors and their standard errors, on new tasks and on the pool.
     """
-    often = {10: 400, 20: 100, 40: 24, 80: 4} if counts is None else {int(d): n for d, n in counts.items()}
-    mean, error = (np.zeros((len(SETTINGS), len(often), 2)) for _ in range(2))
-    for i, j in work.each(np.ndindex(mean.shape[:2])):
-        setting, (d, count) = SETTINGS[i], list(often.items())[j]
+    often = counts or {10: 400, 20: 100, 40: 24, 80: 4}
+    for setting, (d, count) in work.each(SETTINGS, often.items()):
         precision = "float32" if setting[2] > 2 else "float64"
-        rows = _repeated(count, d, *setting, penalty=1e-9, precision=precision)
-        mean[i, j], error[i, j] = rows.mean(0), rows.std(0, ddof=1) / np.sqrt(count)
-    return {"d": list(often), "mean": mean, "error": error}
+        errors = _repeated(count, int(d), *setting, penalty=1e-9, precision=precision)
+        chance = errors.std(0, ddof=1) / np.sqrt(count)
+        yield {"setting": setting, "d": int(d), "mean": errors.mean(0), "error": chance}
 
 
-def column(
-    work: Work, *, d: int = 32, kappas: tuple[float, ...] = KAPPAS, repetitions: int = REPETITIONS
-) -> dict[str, Any]:
+def column(work: Work, *, d: int = 32, kappas: tuple[float, ...] = KAPPAS, repetitions: int = REPETITIONS) -> Rows:
     """Measure the difference of both errors against the number of tasks, as the authors' repository does.
 
     Args:
@@ -132,16 +130,14 @@ def column(
         kappas: Tasks in the pool, over d.
         repetitions: How many pools and sets of contexts are averaged.
 
-    Returns:
-        Means, standard errors and spreads over repetitions, one for each of `kappas`.
+    Yields:
+        For each of `kappas`: the mean, its standard error and the spread over repetitions.
     """
-    rows = []
     for kappa in work.each(kappas):
         both = _repeated(repetitions, d, 10.0, kappa, 10.0, 0.01, penalty=1e-6, precision="float32")
         gap, spread = both[:, 0] - both[:, 1], np.sqrt(both.var(0).sum())
         error = gap.std(ddof=1) / np.sqrt(repetitions)
-        rows.append({"kappa": kappa, "gap": gap.mean(), "error": error, "spread": spread})
-    return {"d": d, "rows": rows}
+        yield {"kappa": kappa, "gap": gap.mean(), "error": error, "spread": spread}
 
 
 def published(results: Results) -> Check:
@@ -151,19 +147,25 @@ def published(results: Results) -> Check:
 
     Reason: Three standard errors of the published means, which are their spread over the root of 20.
     """
-    rows = results["column"]["rows"]
-    d, index = int(results["column"]["d"]), [KAPPAS.index(row["kappa"]) for row in rows if row["kappa"] in KAPPAS]
-    if d not in PUBLISHED or len(index) < len(rows):
-        raise NotMeasuredError(f"no published numbers for d = {d}")
-    spread = np.array(SPREAD[d])[index] / np.sqrt(REPETITIONS)
+    rows = results.column
+    if rows.d not in PUBLISHED or not {*rows.kappa} <= {*KAPPAS}:
+        raise NotMeasuredError(f"no published numbers for d = {rows.d}")
+    index = [KAPPAS.index(kappa) for kappa in rows.kappa]
+    known, spread = np.array([PUBLISHED[rows.d], SPREAD[rows.d]])[:, index]
     return agree(
-        [row["gap"] for row in rows],
-        np.array(PUBLISHED[d])[index],
-        3 * spread,
+        rows.gap,
+        known,
+        3 * spread / np.sqrt(REPETITIONS),
         unit="3 of the published standard errors",
-        names=[f"kappa {row['kappa']:g}:" for row in rows],
-        published=listed([PUBLISHED[d][k] for k in index]),
+        names=rows.names("kappa {kappa:g}:"),
+        published=listed(known),
     )
+
+
+def _off(rows: Measured) -> tuple[Array, Array]:
+    """The relative deviations of a setting from the limit and their standard errors, [dimensions, (new, pool)]."""
+    truth = np.array(pretraining.limit(*rows.setting[0]))
+    return rows["mean"] / truth - 1, rows.error / truth
 
 
 def limits(results: Results) -> Check:
@@ -176,27 +178,28 @@ def limits(results: Results) -> Check:
     Reason: Corrections to the limit are of the order 1 / d: the power must be closer to -1 than to 0 or -2.
     Rule: rejected where a deviation does not fall as a power of d in that range, or is not less at the largest d
     """
-    part = results["dimensions"]
-    d, mean, error = np.array(part["d"], float), np.array(part["mean"]), np.array(part["error"])
-    truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
-    off = mean / truth - 1
-    weight = np.abs(off) / (error / truth)  # of logarithms, whose errors are relative
-    fits = [
-        np.polyfit(np.log(d), np.log(np.abs(off[i, :, k])), 1, w=weight[i, :, k], cov="unscaled")
-        for i, k in np.ndindex(len(off), 2)
-    ]
-    power, chance = np.array([fit[0][0] for fit in fits]), np.array([2 * np.sqrt(fit[1][0, 0]) for fit in fits])
-    first, last = np.abs(off[:, 0]).ravel(), np.abs(off[:, -1]).ravel()
+    off, error = np.stack([_off(rows) for rows in _settings(results)], 1)
+    d, weight, fits = (
+        results.dimensions.d[: off.shape[1]],
+        np.abs(off) / error,
+        [],
+    )  # weights of logarithms are relative
+    for i, k in np.ndindex(len(off), 2):
+        fits.append(np.polyfit(np.log(d), np.log(np.abs(off[i, :, k])), 1, w=weight[i, :, k], cov="unscaled"))
+    power, chance = np.array([(fit[0], 2 * np.sqrt(covariance[0, 0])) for fit, covariance in fits]).T
+    last = np.abs(off[:, -1])
+    new, pool = ("; ".join(listed(row, "+.1%") for row in off[:, :, k]) for k in (0, 1))
     return Check(
-        f"relative deviation at d = {listed(d, 'g')}: new tasks "
-        + "; ".join(listed(row, "+.1%") for row in off[:, :, 0])
-        + "; pool "
-        + "; ".join(listed(row, "+.1%") for row in off[:, :, 1])
-        + "; fitted powers of d "
+        f"relative deviation at d = {listed(d, 'g')}: new tasks {new}; pool {pool}; fitted powers of d "
         + ", ".join(f"{x:.2f} +- {e:.2f}" for x, e in zip(power, chance, strict=True)),
-        holds=(*((power > -1.5 - chance) & (power < -0.5 + chance)).tolist(), *(last < first).tolist()),
+        holds=[(power > -1.5 - chance) & (power < -0.5 + chance), last < np.abs(off[:, 0])],
         brief=f"deviation at d = {d[-1]:g} at most {last.max():.1%}, falling as d^{power.mean():.2f}",
     )
+
+
+def _settings(results: Results) -> list[Measured]:
+    """The rows of every setting."""
+    return [results.dimensions.where(setting=list(setting)) for setting in SETTINGS]
 
 
 def draw(results: Results) -> list[Panel]:
@@ -204,26 +207,22 @@ def draw(results: Results) -> list[Panel]:
 
     Deviations from the limit, and the advantage of the pool's tasks at d = 32.
     """
-    part, rows = results["dimensions"], results["column"]["rows"]
-    truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
-    off, error = np.array(part["mean"]) / truth - 1, np.array(part["error"]) / truth
-    figure = []
+    figure, rows = [], results.column
     for k, name in enumerate(("new tasks", "tasks of the pool")):
-        labels = [f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}" for alpha, kappa, tau, _ in SETTINGS]
-        shown = [Scatter(one, part["d"], list(off[i, :, k]), list(error[i, :, k]), i) for i, one in enumerate(labels)]
-        line = Line("1 / d", part["d"], [2 / d for d in part["d"]], None, True)
-        figure.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", [*shown, line], True, True))
-    fine = np.geomspace(0.2, 32, 60)
-    curve = [float(np.subtract(*pretraining.limit(10, kappa, 10, 0.01))) for kappa in fine]
-    kappas = [row["kappa"] for row in rows]
-    gaps: list[Any] = [
-        Line("limit", fine.tolist(), curve, None, True),
-        Scatter("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
-    ]
-    if (d := results["column"]["d"]) in PUBLISHED:
-        gaps.append(Scatter(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1))
-    figure.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
-    return figure
+        shown: list[Any] = []
+        for i, own in enumerate(_settings(results)):
+            alpha, kappa, tau, _ = own.setting[0]
+            label, (off, error) = f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}", _off(own)
+            shown.append(Scatter(label, own.d, off[:, k], error[:, k], i))
+        shown.append(Line.of("1 / d", lambda d: 2 / d, own.d, None, True))
+        figure.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", shown, True, True))
+    limit = Line.of(
+        "limit", lambda k: np.subtract(*pretraining.limit(10, k, 10, 0.01)), np.geomspace(0.2, 32, 60), None, True
+    )
+    gaps: list[Any] = [limit, Scatter("ours", rows.kappa, rows.gap, rows.error)]
+    if rows.d in PUBLISHED:
+        gaps.append(Scatter(f"published, d = {rows.d}", KAPPAS, PUBLISHED[rows.d], None, 1))
+    return [*figure, Panel(f"new tasks minus pool, d = {rows.d}", "kappa", "difference", gaps, True, True)]
 
 
 PAPER = Paper(
@@ -232,5 +231,5 @@ PAPER = Paper(
     problems={"pool, here for d = 3 and kappa = 1": problem_of(3, 10, 0.01, Pool(3, law="sphere"))},
     parts=(Part(dimensions, {"counts": {10: 100, 20: 40}}), Part(column, {"d": 10})),
     checks=(published, limits),
-    pictures={"errors": panels(draw)},
+    pictures={"errors": Picture(draw)},
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 from ridgeformer.files import make_folder, write_whole
 from ridgeformer.papers.paper import Picture
+from ridgeformer.papers.results import Results
 from ridgeformer.papers.running import PaperOutcome
 from ridgeformer.plotting.style import pictures
 
@@ -111,7 +112,7 @@ def _facts(check: Mapping[str, Any]) -> str:
     return "\n".join([*facts, f"- Tolerance: {check['tolerance']}. {check['reason']}"])
 
 
-def write_report(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
+def report_page(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
     """Write `report.html` into a folder: the table of all papers, and the page about each of them with its figures.
 
     Args:
@@ -183,7 +184,7 @@ def write_page(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def svg(picture: Picture, results: Mapping[str, Any]) -> str:
+def svg(picture: Picture, results: Results) -> str:
     """Draw a picture for a page.
 
     Args:

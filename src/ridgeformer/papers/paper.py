@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse
+from ridgeformer.papers.results import NOTHING, Results as Results
 from ridgeformer.plotting.panels import Panel, draw_panels
 from ridgeformer.problems import BaseProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Results = Mapping[str, Any]  # what was measured, by the name of the part
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEYOND = "Not checked here: "
-LABEL = re.compile(r"^(Claim|Expected|Tolerance|Reason|Rule|Where): ", re.M)  # of texts in docstrings, see `said`
+LABEL = re.compile(r"^(Claim|Expected|Tolerance|Reason|Rule|Where): ", re.M)  # of texts in docstrings, see `texts_of`
 CHANCE = 4  # standard errors, which are exceeded once in 16,000 comparisons
 
 Verdict = Literal["supported", "contradicted", "partly supported"]
@@ -35,11 +32,24 @@ class NotMeasuredError(LookupError):
     """A claim cannot be decided, because what it needs was not measured with these settings."""
 
 
-class _Measured(dict[str, Any]):
-    """Results by the name of the part; what was not measured is missing in a way that can be told apart."""
+class Parts(dict[str, Any]):
+    """Results by the name of the part, with a rule for parts that are missing.
+
+    Args:
+        known: What was measured.
+        missing: Is called with the name of a part that was not, and returns its result or raises an error.
+    """
+
+    def __init__(self, known: Mapping[str, Any], missing: Callable[[str], Any]) -> None:
+        super().__init__(known)
+        self._missing = missing
 
     def __missing__(self, name: str) -> Any:
-        raise NotMeasuredError(name)
+        return self._missing(name)
+
+
+def _not_measured(name: str) -> Any:
+    raise NotMeasuredError(name)
 
 
 @dataclass(frozen=True)
@@ -48,12 +58,12 @@ class Check:
 
     Attributes:
         measured: The measured numbers, in words.
-        expected: The published or computed numbers that they are compared with, in words. This text and each of the
-            next three may be left to the docstring of the function; see `said`.
+        expected: The published or computed numbers that they are compared with, in words. This text, each of the next
+            three and the place may be left to the docstring of the function, which goes before; see `texts_of`.
         tolerance: How far the measured numbers may be off, in words.
         reason: The reason for this tolerance.
         rule: The rule by which the claim is rejected.
-        holds: Whether each part of the claim holds.
+        holds: Whether each part of the claim holds: truth values, and arrays of these.
         published: The number that the authors published, in words; empty where they published none.
         where: The place of the claim in the paper; empty where the claim is about the paper as a whole.
         brief: The measured numbers in a few words, for the table of all papers; empty to use `measured`.
@@ -68,16 +78,17 @@ class Check:
     tolerance: str = ""
     reason: str = ""
     rule: str = ""
-    holds: Sequence[bool] = ()
+    holds: Sequence[Any] | NDArray[np.bool_] = ()
     published: str = ""
     where: str = ""
     brief: str = ""
     claim: str = ""
 
     def __post_init__(self) -> None:
-        if not self.holds:
+        holds = tuple(bool(part) for parts in self.holds for part in np.ravel(parts))
+        if not holds:
             refuse("a check decides at least one part of its claim", "none", "Pass holds=[measured < expected].")
-        object.__setattr__(self, "holds", tuple(map(bool, self.holds)))
+        object.__setattr__(self, "holds", holds)
 
     @property
     def verdict(self) -> Verdict:
@@ -94,15 +105,14 @@ class Part:
     """A piece of measuring, whose result is stored as JSON.
 
     Attributes:
-        measure: Is called with the `Work` (see `running`) and with settings by name, and returns values that JSON can
-            hold. The defaults of its keyword arguments are the settings of the full version.
+        measure: Is called with the `Work` (see `running`) and with settings by name, and yields rows, which are dicts
+            with the same names, or returns another value that JSON can hold. The defaults of its keyword arguments are
+            the settings of the full version.
         quick: The settings that differ in the quick version, by name.
-        needs: The names of earlier parts whose results it reads from the `Work`.
     """
 
     measure: Callable[..., Any]
     quick: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if unknown := self.quick.keys() - self.settings().keys():
@@ -134,39 +144,35 @@ class Picture:
     """A figure of a paper, drawn from stored results.
 
     Attributes:
-        draw: Is called with the results and returns a figure of matplotlib. Its docstring states the caption, after the
-            first paragraph.
+        shown: Is called with the results and returns the panels of the figure, or a figure of matplotlib. Its docstring
+            states the caption, after the first paragraph.
         note: What the caption says besides; nothing by default.
+        columns: How many panels are side by side.
     """
 
-    draw: Callable[[Results], Figure]
+    shown: Callable[[Results], Sequence[Panel] | Figure]
     note: str = ""
+    columns: int = 3
+
+    def draw(self, results: Results) -> Figure:
+        """Draw the figure.
+
+        Args:
+            results: What was measured, by the name of the part.
+
+        Returns:
+            The figure.
+        """
+        shown = self.shown(results)
+        return draw_panels(shown, self.columns) if isinstance(shown, Sequence) else shown
 
     @property
     def caption(self) -> str:
         """The caption of the picture."""
-        return f"{stated(self.draw)} {self.note}".strip()
+        return f"{claim_of(self.shown)} {self.note}".strip()
 
 
-def panels(shown: Callable[[Results], Sequence[Panel]], columns: int = 3) -> Picture:
-    """Return the figure that shows panels side by side.
-
-    Args:
-        shown: Is called with the results and returns the panels. Its docstring states the caption.
-        columns: How many panels are side by side.
-
-    Returns:
-        The figure.
-    """
-
-    @functools.wraps(shown)
-    def draw(results: Results) -> Figure:
-        return draw_panels(shown(results), columns)
-
-    return Picture(draw)
-
-
-def said(function: Callable[..., Any]) -> dict[str, str]:
+def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     """Return what the docstring of a function says after its first paragraph, each text on one line.
 
     Args:
@@ -184,7 +190,7 @@ def said(function: Callable[..., Any]) -> dict[str, str]:
     ...     Rule: rejected where a layer is
     ...         no step
     ...     '''
-    >>> said(check)
+    >>> texts_of(check)
     {'claim': 'Layers are steps of gradient descent.', 'rule': 'rejected where a layer is no step'}
     """
     text = "Claim: \n" + (inspect.getdoc(function) or "").partition("\n\n")[2]
@@ -192,7 +198,7 @@ def said(function: Callable[..., Any]) -> dict[str, str]:
     return {name.lower(): " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def stated(function: Callable[..., Any]) -> str:
+def claim_of(function: Callable[..., Any]) -> str:
     """Return what the docstring of a function states after its first paragraph: a claim, a caption, or another text.
 
     Args:
@@ -201,7 +207,7 @@ def stated(function: Callable[..., Any]) -> str:
     Returns:
         The text, on one line.
     """
-    return said(function)["claim"]
+    return texts_of(function)["claim"]
 
 
 @dataclass(frozen=True)
@@ -235,8 +241,8 @@ class Paper:
         problems: The problems that it is about, by name.
         parts: What is measured, in this order; a later part may use the results of an earlier one.
         checks: Functions of the results, each of which decides the claim that its docstring states, in our words, after
-            the first paragraph, with the texts of the `Check` that are the same for all results; see `said`. The first
-            one is the paper's line in the table of all papers.
+            the first paragraph, with the texts of the `Check` that are the same for all results; see `texts_of`. The
+            first one is the paper's line in the table of all papers.
         pictures: The figures by name.
         errata: What is different from what the paper or its code says.
         version: A number that is increased when a part measures something else: stored results are then outdated.
@@ -261,6 +267,9 @@ class Paper:
         if len(self._prose) < 3 or len(self._prose[1]) < 3:
             rule = "a paper is described by a summary, by title, authors and link, and by what it says"
             refuse(rule, repr(self.about), "Write three paragraphs, the second one with three lines.")
+
+    def __repr__(self) -> str:
+        return f"Paper('{self.id}': {self.title})"
 
     @property
     def _prose(self) -> list[list[str]]:
@@ -301,16 +310,17 @@ class Paper:
         Yields:
             The checks, with their claims.
         """
+        known = Results(Parts(results.stored, _not_measured), results.parts)
         for check in self.checks:
             with contextlib.suppress(NotMeasuredError):
-                decided = check(_Measured(results))
+                decided = check(known)
                 if not isinstance(decided, Check):
                     refuse(f"{check.__name__} must return a Check", kind_of(decided), "Use agree(...), or Check(...).")
-                if not (decided.claim or stated(check)):
+                if not (decided.claim or claim_of(check)):
                     rule = "a check states its claim in the second paragraph of its docstring"
                     refuse(rule, f"{check.__name__} without it", "Write the claim there.")
-                missing: dict[str, Any] = {k: text for k, text in said(check).items() if not getattr(decided, k)}
-                yield replace(decided, **missing)
+                texts: dict[str, Any] = {name: text for name, text in texts_of(check).items() if text}
+                yield replace(decided, **texts)
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.
@@ -343,25 +353,26 @@ def decide(holds: Iterable[bool]) -> Verdict:
 def agree(
     measured: ArrayLike,
     expected: ArrayLike,
-    tolerance: ArrayLike,
+    tolerance: ArrayLike = 0.0,
     reason: str = "",
     *,
+    error: ArrayLike = 0.0,
     unit: str = "",
     names: Iterable[object] = (),
     published: str = "",
-    where: str = "",
 ) -> Check:
     """Return the check of numbers that must agree with expected ones, each within its tolerance.
 
     Args:
-        measured: Measured numbers, [K] or one.
-        expected: Expected numbers, [K] or one.
-        tolerance: The largest difference with which a number still agrees, [K] or one.
+        measured: Measured numbers, of any shape.
+        expected: Expected numbers, of the same shape.
+        tolerance: The largest difference with which a number still agrees, of the same shape or one.
         reason: The reason for this tolerance; empty where the docstring of the check says it.
-        unit: What the tolerances are made of, such as `4 standard errors`; empty to print their largest value.
-        names: A name of each number, [K], for the text; empty to name none.
+        error: Standard errors of the measured numbers, of the same shape or one: four of them are allowed besides.
+        unit: What the tolerances are made of, such as `2 %`; empty to print their largest value, or, where only
+            standard errors are allowed, to say so.
+        names: A name of each number, for the text; empty to name none.
         published: See `Check`.
-        where: See `Check`.
 
     Returns:
         The check. A number that is not finite does not agree.
@@ -371,10 +382,16 @@ def agree(
 
     >>> agree([1.0, 2.0], [1.0, 2.5], 0.1, "rounding").verdict
     'partly supported'
+    >>> agree([1.0, 2.0], [1.0, 2.3], error=0.1).tolerance
+    '4 standard errors'
     """
-    ours, truth, within = (np.atleast_1d(np.asarray(x, np.float64)).ravel() for x in (measured, expected, tolerance))
+    ours, truth = (np.atleast_1d(np.asarray(x, np.float64)).ravel() for x in (measured, expected))
+    within = np.ravel(CHANCE * np.ravel(error) + np.ravel(tolerance))
     if not len(ours) or len(ours) != len(truth) or len(within) not in (1, len(ours)):
         refuse("a check compares as many numbers as are expected", f"{len(ours)} and {len(truth)}", "Pass equal lists.")
+    if np.any(error):
+        unit = unit or f"{CHANCE} standard errors"
+        reason = reason or f"Chance: {CHANCE} standard errors are exceeded once in 16,000 comparisons."
     with np.errstate(invalid="ignore"):
         off = np.abs(ours - truth)
         holds = off <= within
@@ -390,45 +407,9 @@ def agree(
         allowed,
         reason,
         f"rejected where a measured number differs from the expected one by more than {allowed}",
-        tuple(holds),
+        holds,
         published,
-        where,
-        far if len(ours) > 6 else "",
-    )
-
-
-def agree_by_chance(
-    measured: ArrayLike,
-    expected: ArrayLike,
-    error: ArrayLike,
-    *,
-    names: Iterable[object] = (),
-    more: ArrayLike = 0.0,
-    because: str = "",
-    published: str = "",
-) -> Check:
-    """Return the check of measured numbers that differ from expected ones by chance alone.
-
-    Args:
-        measured: Measured numbers, [K].
-        expected: Expected numbers, [K].
-        error: Their standard errors, [K], of which four are allowed.
-        names: As for `agree`.
-        more: What is allowed besides, [K] or one; nothing by default.
-        because: What else is allowed, and why; in words that follow "and".
-        published: See `Check`.
-
-    Returns:
-        The check.
-    """
-    return agree(
-        measured,
-        expected,
-        CHANCE * np.ravel(error) + np.ravel(more),
-        f"Chance: {CHANCE} standard errors are exceeded once in 16,000 comparisons.",
-        unit=f"{CHANCE} standard errors" + (f", and {because}" if because else ""),
-        names=names,
-        published=published,
+        brief=far if len(ours) > 6 else "",
     )
 
 

@@ -22,16 +22,13 @@ Not checked here: The GPT-2 models of the paper, whose transition lies near 2^14
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ridgeformer.models import LinearTransformer
-from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, listed, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Measured, Paper, Part, Picture, Results, Rows, Work, listed
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import DMMSE, OracleRR
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.training import Adam
 from ridgeformer.validation import Array
 
@@ -40,6 +37,7 @@ MODELS = (("full", 1), ("full", 3), ("full", 7), ("channels(1,3)", 1), ("channel
 SIGMA = 0.5
 NEW = Problem(8, 16, SIGMA)
 LONGEST = 2 * NEW.dim**0.5  # one task in 10,000 is longer
+BAYES = ("DMMSE", "ridge")
 
 
 def _problem_of(power: int) -> Problem:
@@ -47,21 +45,18 @@ def _problem_of(power: int) -> Problem:
     return NEW.replace(tasks=f"pool({2**power})")
 
 
-def _shortened(w: Any) -> Array:
-    """Shorten estimates, [B, d], that are longer than nearly all tasks, so that no explosion decides a mean."""
-    length = np.linalg.norm(w, axis=1, keepdims=True)
-    with np.errstate(all="ignore"):
-        return np.asarray(np.nan_to_num(w * np.minimum(1, LONGEST / length), posinf=0, neginf=0))
+def _losses(model: LinearTransformer, problem: BaseProblem, sequences: int) -> dict[str, float]:
+    """The unadjusted loss of a model with shortened estimates, its error, and how many estimates were shortened.
 
-
-def _losses(model: LinearTransformer, problem: Problem, sequences: int) -> dict[str, float]:
-    """The unadjusted loss of a model with shortened estimates, its error, and how many estimates were shortened."""
+    Estimates that are longer than nearly all tasks are shortened, so that no explosion decides a mean.
+    """
     draw = problem.moments(sequences, seed=1)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         w = model.weights(draw.moments)
-        cut = ~(np.linalg.norm(w, axis=1) <= LONGEST)
-    each = draw.losses(_shortened(w), draw.task)
-    return {"loss": each.mean(), "error": each.std() / np.sqrt(sequences), "cut": cut.mean()}
+        length = np.linalg.norm(w, axis=1, keepdims=True)
+        shortened = np.nan_to_num(w * np.minimum(1, LONGEST / length), posinf=0, neginf=0)
+    each = draw.losses(shortened, draw.task)
+    return {"loss": each.mean(), "error": each.std() / np.sqrt(sequences), "cut": (~(length <= LONGEST)).mean()}
 
 
 def pools(
@@ -72,7 +67,7 @@ def pools(
     steps: int = 1500,
     rate: float | None = None,
     sequences: int = 4000,
-) -> dict[str, Any]:
+) -> Rows:
     """Train models on every pool by Adam and measure losses on the pool and on new tasks.
 
     Adam on fresh sequences needs no posterior of the pool, so that its time does not depend on the number of tasks.
@@ -85,41 +80,35 @@ def pools(
         rate: The rate of Adam; None for its default.
         sequences: How many fresh sequences losses are measured on.
 
-    Returns:
-        By predictor: unadjusted losses on the pool and on new tasks, their errors, and the shares of estimates that
-        were shortened, one for each power.
+    Yields:
+        For every number of tasks and predictor: unadjusted losses on the pool and on new tasks, their errors, and for
+        models the shares of estimates that were shortened.
     """
-    by_method: dict[str, Any] = {"powers": list(powers)}
     how = Adam(steps=steps, rate=rate, batch=256, schedule="cosine", record=steps, snapshots=0)
     for power in work.each(powers):
-        problem = _problem_of(power)
-        bayes = {"DMMSE": DMMSE(problem.tasks, SIGMA), "ridge": OracleRR()}
-        trained = {
-            f"{family} {layers}": work.train(problem, family, layers, protocol=how, sequences=100).model
-            for family, layers in models
-        }
+        problem, losses = _problem_of(power), {}
+        trained = {f"{f} {k}": work.train(problem, f, k, protocol=how, sequences=100).model for f, k in models}
+        bayes = dict(zip(BAYES, (DMMSE(problem.tasks, SIGMA), OracleRR()), strict=True))
         for place, test in (("pool", problem), ("new", NEW)):
-            rows = {name: _losses(model, test, sequences) for name, model in trained.items()}
-            for name, row in {**rows, **work.losses(test, bayes, min(sequences, 2000))}.items():
-                kept = by_method.setdefault(name, {})
-                for key, value in row.items():
-                    kept.setdefault(f"{place} {key}", []).append(value)
-    return by_method
+            losses[place] = {name: _losses(model, test, sequences) for name, model in trained.items()}
+            losses[place] |= work.losses(test, bayes, min(sequences, 2000))
+        for name in (*trained, *bayes):
+            measured = {f"{place}_{what}": x for place in losses for what, x in losses[place][name].items()}
+            yield {"power": power, "name": name, **measured}
 
 
-def _trained(results: Results) -> list[str]:
-    return [name for name in results["pools"] if name not in ("powers", "DMMSE", "ridge")]
+def _models(results: Results, family: str = "") -> dict[str, Measured]:
+    """The rows of every trained model of a family, or of all."""
+    return {name: rows for name, rows in results.pools.by("name") if name not in BAYES and name.startswith(family)}
 
 
-def _gap(results: Results, name: str) -> tuple[Array, Array]:
+def _gap(rows: Measured) -> tuple[Array, Array]:
     """Loss on new tasks over that on the pool, one for each power, and how far chance can move it from 1.
 
     Besides the errors of both losses, the mean of |w|^2 over K tasks differs from d by a share of sqrt(2 / (d K)).
     """
-    part, tasks = results["pools"][name], 2.0 ** np.array(results["pools"]["powers"])
-    new, pool = np.array(part["new loss"]), np.array(part["pool loss"])
-    errors = np.hypot(np.array(part["new error"]) / new, np.array(part["pool error"]) / pool)
-    return new / pool, CHANCE * np.hypot(errors, np.sqrt(2 / (NEW.dim * tasks)))
+    errors = np.hypot(rows.new_error / rows.new_loss, rows.pool_error / rows.pool_loss)
+    return rows.new_loss / rows.pool_loss, CHANCE * np.hypot(errors, np.sqrt(2 / (NEW.dim * 2.0**rows.power)))
 
 
 def bayes(results: Results) -> Check:
@@ -129,22 +118,21 @@ def bayes(results: Results) -> Check:
     than ridge regression; dMMSE comes closer to ridge as tasks are added.
 
     Expected: the least losses; a ratio that is larger for the largest pool than for the smallest
+    Tolerance: 4 standard errors
     Reason: Chance. The ratio reaches 1 only when neighbours in the pool are as close as sigma / sqrt(n), at about
         (sqrt(n) / sigma)^d = 2^24 tasks.
     Rule: rejected where another predictor has clearly less loss, or the ratio is not larger for the largest pool
     """
-    part, others = results["pools"], _trained(results)
-    holds = []
-    for best, rest, place in (("DMMSE", "ridge", "pool"), ("ridge", "DMMSE", "new")):
-        least = np.min([np.array(part[name][f"{place} loss"]) for name in (*others, rest)], 0)
-        within = CHANCE * np.max([np.array(part[name][f"{place} error"]) for name in (best, *others, rest)], 0)
-        holds += (np.array(part[best][f"{place} loss"]) <= least + within).tolist()
-    ratio = np.array(part["DMMSE"]["pool loss"]) / np.array(part["ridge"]["pool loss"])
+    every, holds = dict(results.pools.by("name")), []
+    for best, place in zip(BAYES, ("pool", "new"), strict=True):
+        least = np.min([rows[f"{place}_loss"] for name, rows in every.items() if name != best], 0)
+        within = CHANCE * np.max([rows[f"{place}_error"] for rows in every.values()], 0)
+        holds += [*(every[best][f"{place}_loss"] <= least + within)]
+    ratio = every["DMMSE"].pool_loss / every["ridge"].pool_loss
     return Check(
-        f"dMMSE / ridge on the pool: {', '.join(f'{x:.2g}' for x in ratio)}; the best on {sum(holds)} of {len(holds)} "
-        "pools and new tasks",
-        tolerance=f"{CHANCE} standard errors",
-        holds=(*holds, bool(ratio[-1] > ratio[0])),
+        f"dMMSE / ridge on the pool: {listed(ratio, '.2g')}; the best on {sum(holds)} of {len(holds)} pools and new "
+        "tasks",
+        holds=[*holds, ratio[-1] > ratio[0]],
     )
 
 
@@ -155,33 +143,34 @@ def transition(results: Results) -> Check:
     context, and treats new tasks as those of the pool.
 
     Expected: above 2 for the smallest pool, 1 for the largest, where less than half of the signal is left
+    Tolerance: 4 standard errors for the largest
     Reason: Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)). Twice the loss
         defines where the transition is said to lie.
     Rule: rejected where a model has no such gap with the smallest pool, or still has one with the largest, or has
         learned nothing there
     """
-    powers, words, places, holds = results["pools"]["powers"], [], [], []
-    for name in (name for name in _trained(results) if name.startswith("full")):
-        gap, chance = _gap(results, name)
-        at = next((power for power, g in zip(powers, gap, strict=True) if g < 2), None)
+    words, places, holds = [], [], []
+    for name, rows in _models(results, "full").items():
+        gap, chance = _gap(rows)
+        at = next(
+            (f"2^{power}" for power, g in zip(rows.power, gap, strict=True) if g < 2), f"above 2^{rows.power[-1]}"
+        )
         words.append(f"{name}: {listed(gap)}")
-        places.append(f"{name} {f'above 2^{powers[-1]}' if at is None else f'2^{at}'}")
-        learned = results["pools"][name]["pool loss"][-1] < NEW.dim / 4  # predicting 0 costs d / 2
-        holds += [bool(gap[0] > 2), bool(abs(gap[-1] - 1) < chance[-1] and learned)]
-    parts = [results["pools"][name] for name in _trained(results)]
-    cut = {place: max(max(part[f"{place} cut"]) for part in parts) for place in ("pool", "new")}
+        places.append(f"{name} {at}")
+        learned = rows.pool_loss[-1] < NEW.dim / 4  # predicting 0 costs d / 2
+        holds += [gap[0] > 2, abs(gap[-1] - 1) < chance[-1] and learned]
+    pool, new = (max(rows[place].max() for rows in _models(results).values()) for place in ("pool_cut", "new_cut"))
     where = "new tasks cost less than twice the loss of the pool from this number of tasks on: " + ", ".join(places)
     return Check(
-        f"loss on new tasks over loss on the pool, {_pools(powers)}: {'; '.join(words)}; {where}; of the "
-        f"estimates of a model at most {cut['pool']:.2%} were shortened on the pool and {cut['new']:.2%} on new tasks",
-        tolerance=f"{CHANCE} standard errors for the largest",
-        holds=tuple(holds),
+        f"loss on new tasks over loss on the pool, {_pools(results)}: {'; '.join(words)}; {where}; of the estimates of "
+        f"a model at most {pool:.2%} were shortened on the pool and {new:.2%} on new tasks",
+        holds=holds,
         brief=where,
     )
 
 
-def _pools(powers: list[int]) -> str:
-    return f"pools of {', '.join(f'2^{power}' for power in powers)}"
+def _pools(results: Results) -> str:
+    return f"pools of {', '.join(f'2^{power}' for power in results.pools.powers)}"
 
 
 def equivariant(results: Results) -> Check:
@@ -190,21 +179,17 @@ def equivariant(results: Results) -> Check:
     Models whose parameters treat all directions alike (channels) cannot know a pool: with any number of tasks that
     spans the space they treat new tasks as those of the pool.
 
+    Expected: 1 from 8 tasks on
+    Tolerance: 4 standard errors
     Reason: Chance of the losses, and of the lengths of the tasks in the pool, sqrt(2 / (d K)).
+    Rule: rejected where new tasks cost more or less than those of a pool of 8 or more
     """
-    part, words, holds = results["pools"], [], []
-    spans = 2.0 ** np.array(part["powers"]) >= NEW.dim
-    for name in (name for name in _trained(results) if name.startswith("channels")):
-        gap, chance = _gap(results, name)
+    words, holds = [], []
+    for name, rows in _models(results, "channels").items():
+        gap, chance = _gap(rows)
         words.append(f"{name}: {listed(gap)}")
-        holds += (np.abs(gap - 1) < chance)[spans].tolist()
-    return Check(
-        f"loss on new tasks over loss on the pool, {_pools(part['powers'])}: {'; '.join(words)}",
-        expected=f"1 from {NEW.dim} tasks on",
-        tolerance=f"{CHANCE} standard errors",
-        rule=f"rejected where new tasks cost more or less than those of a pool of {NEW.dim} or more",
-        holds=tuple(holds),
-    )
+        holds.append((np.abs(gap - 1) < chance)[2.0**rows.power >= NEW.dim])
+    return Check(f"loss on new tasks over loss on the pool, {_pools(results)}: {'; '.join(words)}", holds=holds)
 
 
 def draw(results: Results) -> list[Panel]:
@@ -213,17 +198,15 @@ def draw(results: Results) -> list[Panel]:
     Losses on the pool and on new tasks against the number of tasks, and their ratio; losses below 1e-4 are not shown.
     Estimates longer than 2 sqrt(d) are shortened.
     """
-    part, shown = results["pools"], []
-    tasks, names = [2**power for power in part["powers"]], [name for name in part if name != "powers"]
-    for place, title in (("pool", "on the pool"), ("new", "on new tasks")):
-        seen = {name: [loss if loss > 1e-4 else None for loss in part[name][f"{place} loss"]] for name in names}
-        lines = [
-            Line(name, tasks, seen[name], {"DMMSE": None, "ridge": 6}.get(name, i), name in ("DMMSE", "ridge"))
-            for i, name in enumerate(names)
-        ]
+    shown, tasks = [], 2 ** np.array(results.pools.powers)
+    for place, title in (("pool_loss", "on the pool"), ("new_loss", "on new tasks")):
+        lines = []
+        for i, (name, rows) in enumerate(results.pools.by("name")):
+            colour, seen = {"DMMSE": None, "ridge": 6}.get(name, i), np.where(rows[place] > 1e-4, rows[place], np.nan)
+            lines.append(Line(name, tasks, seen, colour, name in BAYES))
         shown.append(Panel(title, "tasks in the pool", "loss", lines, True, True))
-    gaps = [Line(name, tasks, _gap(results, name)[0].tolist(), i) for i, name in enumerate(_trained(results))]
-    gaps.append(Line("twice the loss", tasks, [2.0] * len(tasks), None, True))
+    gaps = [Line(name, tasks, _gap(rows)[0], i) for i, (name, rows) in enumerate(_models(results).items())]
+    gaps.append(Line.of("twice the loss", lambda _: 2.0, tasks, None, True))
     return [*shown, Panel("the transition", "tasks in the pool", "new / pool", gaps, True, True)]
 
 
@@ -233,6 +216,6 @@ PAPER = Paper(
     problems={"pool of 32": _problem_of(5), "new tasks": NEW},
     parts=(Part(pools, {"powers": (1, 8), "models": MODELS[::3], "steps": 500, "rate": 0.01, "sequences": 2000}),),
     checks=(transition, bayes, equivariant),
-    pictures={"pools": panels(draw)},
+    pictures={"pools": Picture(draw)},
     version=3,
 )

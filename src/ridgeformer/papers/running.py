@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from ridgeformer import engine
 from ridgeformer._version import __version__
@@ -18,43 +18,48 @@ from ridgeformer.errors import RidgeformerError
 from ridgeformer.evaluation import compare
 from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
-from ridgeformer.papers.paper import Check, Paper, Part
+from ridgeformer.papers.paper import Check, Paper, Parts
+from ridgeformer.papers.results import NOTHING, Results as Results, Rows as Rows
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training import Training, train
 
-Thing = TypeVar("Thing")
 Progress = Callable[[str, int, int], None]
 OUTCOME = "outcome.json"
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+FORMAT = 2  # of stored results
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The argument of a measuring function: results of the parts before it, a folder for runs, and a way to report.
+    """The argument of a measuring function: results of other parts, a folder for runs, and a way to report.
 
     Attributes:
-        results: The results of the parts before this one, by name.
+        results: The results of the other parts, by name; a part that was not measured yet is measured when it is asked
+            for.
         runs: The folder for training runs, which are resumed; None to keep runs in memory.
         progress: Is called with the number of pieces of work done and the number of all.
     """
 
-    results: Mapping[str, Any]
+    results: Results
     runs: Path | None
     progress: Callable[[int, int], None]
 
-    def each(self, things: Iterable[Thing]) -> Iterator[Thing]:
+    def each(self, *axes: Iterable[Any]) -> Iterator[Any]:
         """Go through pieces of work, and report how many are done.
 
         Args:
-            things: The pieces.
+            *axes: The pieces; or several axes of a grid, of which the last one goes round fastest.
 
         Yields:
-            One after the other.
+            One piece after the other; of a grid, a tuple with one value for each axis.
         """
-        listed = list(things)
-        for done, thing in enumerate(listed):
-            self.progress(done, len(listed))
-            yield thing
+        pieces = list(itertools.product(*axes)) if len(axes) > 1 else list(axes[0])
+        for done, piece in enumerate(pieces):
+            self.progress(done, len(pieces))
+            yield piece
+
+    def loss(self, problem: BaseProblem, predictor: Any, sequences: int) -> dict[str, float]:
+        """Measure the unadjusted loss of a predictor. See `losses`."""
+        return self.losses(problem, {"": predictor}, sequences)[""]
 
     def losses(
         self, problem: BaseProblem, predictors: Mapping[str, Any], sequences: int
@@ -87,25 +92,53 @@ class Work:
         return train(problem, family, layers, out=self.runs, progress=False, **settings)
 
 
-@dataclass(frozen=True, eq=False)
 class PaperOutcome:
     """The results of a paper and the verdicts on its claims.
 
-    Attributes:
+    A part is read from the folder if it is stored there, made with the same settings, and otherwise measured when its
+    result is asked for.
+
+    Args:
         paper: The paper.
-        quick: Whether the quick version was run.
+        quick: Whether it is the quick version; by default the full one.
+        out: The folder of all papers; None to store nothing.
+        progress: Is called with the name of a part, the number of pieces of work done and the number of all.
+        changes: Settings that replace those of the version, by name.
+
+    Attributes:
         results: What was measured, by the name of the part.
         seconds: The processor time that measuring took, of all threads, by the name of the part, in seconds.
-        checks: The claims with their verdicts.
         settings: The settings by the name of the part.
     """
 
-    paper: Paper
-    quick: bool
-    results: Mapping[str, Any]
-    seconds: Mapping[str, float]
-    checks: tuple[Check, ...]
-    settings: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    def __init__(
+        self,
+        paper: Paper,
+        quick: bool = False,
+        out: Path | None = None,
+        progress: Progress = lambda part, done, total: None,
+        changes: Mapping[str, Any] = NOTHING,
+    ) -> None:
+        self.paper, self.quick, self.progress = paper, quick, progress
+        self.folder = None if out is None else out / paper.id / ("quick" if quick else "")
+        self.seconds: dict[str, float] = {}
+        self.settings = {part.name: part.settings(quick, changes) for part in paper.parts}
+        self._stored = Parts({}, self._find)
+        self.results = Results(self._stored, self.settings)
+
+    @functools.cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """The claims that can be decided with what was measured so far, with their verdicts."""
+        return tuple(self.paper.decide(self.results))
+
+    def read(self) -> bool:
+        """Read all parts that are stored.
+
+        Returns:
+            Whether no part is missing.
+        """
+        missing = [part for part in self.paper.parts if not self._read(part.name)]
+        return not missing
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outcome as values that JSON can hold."""
@@ -114,148 +147,57 @@ class PaperOutcome:
             "title": self.paper.title,
             "version": self.paper.version,
             "quick": self.quick,
-            "seconds": dict(self.seconds),
-            "settings": dict(self.settings),
+            "seconds": self.seconds,
+            "settings": {name: self.settings[name] for name in self._stored},
             "checks": [check.as_dict() for check in self.checks],
             "errata": [vars(erratum) for erratum in self.paper.errata],
-            "results": dict(self.results),
+            "results": dict(self._stored),
         }
         plain: dict[str, Any] = jsonable(values)
         return plain
 
+    def write(self) -> None:
+        """Write the claims with their verdicts into the folder.
 
-@dataclass(frozen=True)
-class PaperStatus:
-    """How far a paper is in a folder.
+        Raises:
+            StorageError: The folder cannot be written to.
+        """
+        if self.folder is not None:
+            write_whole(self.folder / OUTCOME, json.dumps({**self.as_dict(), "results": {}}, indent=1).encode())
 
-    Attributes:
-        id: The paper.
-        title: Its title.
-        state: `not run`, `quick`, `done`, or `outdated` where the paper measures something else by now.
-        seconds: The processor time that measuring took in all, in seconds; None where it was not run.
-        verdicts: How many claims have each verdict, by verdict.
-    """
+    def _made_with(self, name: str) -> dict[str, Any]:
+        settings: dict[str, Any] = jsonable(self.settings[name])
+        return {"format": FORMAT, "version": self.paper.version, "settings": settings}
 
-    id: str
-    title: str
-    state: str
-    seconds: float | None
-    verdicts: Mapping[str, int]
+    def _find(self, name: str) -> Any:
+        """The result of a part, measured if it is not stored, made in the same way and undamaged."""
+        return self._stored[name] if self._read(name) else self._measure(name)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the status as values that JSON can hold."""
-        return {**vars(self), "verdicts": dict(self.verdicts)}
+    def _read(self, name: str) -> bool:
+        try:
+            known = {} if self.folder is None else read_json(self.folder / f"{name}.json", "a result")
+        except RidgeformerError:
+            return False
+        if known.get("made_with") != self._made_with(name):
+            return False
+        self._stored[name], self.seconds[name] = known["result"], known["seconds"]
+        return True
 
-
-def run_paper(
-    paper: Paper, *, quick: bool, out: Path | None, progress: Progress, settings: Mapping[str, Any]
-) -> PaperOutcome:
-    """Measure what a paper needs, as far as it is not stored, and decide its claims. See `papers.run`.
-
-    With changed settings only the parts that have them and the parts that those need are measured, only the claims that
-    need no other parts are decided, and no outcome is written.
-    """
-    paper.check_settings(settings)
-    folder = None if out is None else _folder(paper, out, quick)
-    if folder is not None:
-        make_folder(folder, "results")
-    results: dict[str, Any] = {}
-    seconds: dict[str, float] = {}
-    parts = _parts(paper, settings)
-    chosen = {part.name: part.settings(quick, settings) for part in parts}
-    for part in parts:
-        known = None if folder is None else _known(paper, part, chosen[part.name], folder)
-        results[part.name], seconds[part.name] = known or _measured(paper, part, chosen, results, folder, progress)
-    outcome = PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
-    if folder is not None and not settings:
-        write_whole(folder / OUTCOME, json.dumps({**outcome.as_dict(), "results": {}}, indent=1).encode())
-    return outcome
-
-
-def _parts(paper: Paper, settings: Mapping[str, Any]) -> list[Part]:
-    """The parts to measure, in the order of the paper: those that have a replaced setting, and what they need."""
-    wanted: set[str] = set()
-    for part in reversed(paper.parts):  # a part needs earlier ones only
-        if not settings or settings.keys() & part.settings().keys() or part.name in wanted:
-            wanted |= {part.name, *part.needs}
-    return [part for part in paper.parts if part.name in wanted]
-
-
-def _folder(paper: Paper, out: Path, quick: bool) -> Path:
-    return out / paper.id / "quick" if quick else out / paper.id
-
-
-def _made_with(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"version": paper.version, "settings": jsonable(dict(settings))}
-
-
-def _known(paper: Paper, part: Part, settings: Mapping[str, Any], folder: Path) -> tuple[Any, float] | None:
-    """The stored result of a part and its processor time; None where it is missing, damaged, or made otherwise."""
-    try:
-        known = read_json(folder / f"{part.name}.json", "a result")
-    except RidgeformerError:
-        return None
-    return (known["result"], known["seconds"]) if known.get("made_with") == _made_with(paper, settings) else None
-
-
-def _measured(
-    paper: Paper,
-    part: Part,
-    chosen: Mapping[str, Mapping[str, Any]],
-    results: Mapping[str, Any],
-    folder: Path | None,
-    progress: Progress,
-) -> tuple[Any, float]:
-    """The result of a part, measured and stored, and its processor time."""
-    progress(part.name, 0, 1)
-    start, settings = time.process_time(), chosen[part.name]
-    runs = None if folder is None else folder / "runs"
-    work = Work(MappingProxyType(dict(results)), runs, lambda done, total: progress(part.name, done, total))
-    result = jsonable(part.measure(work, **settings))
-    seconds = time.process_time() - start
-    if folder is not None:
-        content = {"made_with": _made_with(paper, settings), "seconds": seconds, "result": result}
-        write_whole(folder / f"{part.name}.json", json.dumps(content, allow_nan=False).encode())
-    return result, seconds
-
-
-def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
-    """Read the outcome of a paper from a folder, the full version if there is one, without measuring anything.
-
-    Args:
-        paper: The paper.
-        out: The folder of all papers.
-
-    Returns:
-        The outcome, with claims decided again from the stored results; None where not all results are stored.
-    """
-    for quick in (False, True):
-        chosen = {part.name: part.settings(quick) for part in paper.parts}
-        stored = {part.name: _known(paper, part, chosen[part.name], _folder(paper, out, quick)) for part in paper.parts}
-        known = {name: pair for name, pair in stored.items() if pair is not None}
-        if len(known) == len(stored):
-            results, seconds = ({name: pair[i] for name, pair in known.items()} for i in (0, 1))
-            return PaperOutcome(paper, quick, results, seconds, tuple(paper.decide(results)), chosen)
-    return None
-
-
-def status_of(paper: Paper, out: Path) -> PaperStatus:
-    """Say how far a paper is in a folder.
-
-    Args:
-        paper: The paper.
-        out: The folder of all papers.
-
-    Returns:
-        The status.
-    """
-    outcome = stored_outcome(paper, out)
-    if outcome is None:
-        started = any((_folder(paper, out, quick) / OUTCOME).exists() for quick in (False, True))
-        return PaperStatus(paper.id, paper.title, "outdated" if started else "not run", None, {})
-    verdicts = Counter(str(check.verdict) for check in outcome.checks)
-    state = "quick" if outcome.quick else "done"
-    return PaperStatus(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)
+    def _measure(self, name: str) -> Any:
+        """Measure a part, and store the result; the time of parts that it needs is theirs."""
+        (part,) = (part for part in self.paper.parts if part.name == name)
+        self.progress(name, 0, 1)
+        if self.folder is not None:
+            make_folder(self.folder, "results")
+        runs = None if self.folder is None else self.folder / "runs"
+        start, others = time.process_time(), sum(self.seconds.values())
+        measured = part.measure(Work(self.results, runs, functools.partial(self.progress, name)), **self.settings[name])
+        self._stored[name] = jsonable(list(measured) if isinstance(measured, Iterator) else measured)
+        self.seconds[name] = time.process_time() - start - (sum(self.seconds.values()) - others)
+        if self.folder is not None:
+            content = {"made_with": self._made_with(name), "seconds": self.seconds[name], "result": self._stored[name]}
+            write_whole(self.folder / f"{name}.json", json.dumps(content, allow_nan=False).encode())
+        return self._stored[name]
 
 
 def facts() -> dict[str, Any]:

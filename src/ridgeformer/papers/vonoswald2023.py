@@ -24,17 +24,15 @@ Not checked here: Layers with softmax and MLPs, curved regression with deep feat
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ridgeformer.exact import least_loss
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, listed, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Paper, Part, Picture, Results, Rows, Work, agree, listed
 from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import Search
+from ridgeformer.validation import Array
 
 SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the test's inputs
 OFF = 0.03  # relative; a rate that is off by this raises the loss by 0.2 %, the chance of the search's selection
@@ -50,13 +48,18 @@ def _best_rate(d: int, n: int) -> float:
     return 1 / (n + d + 1)
 
 
-def _gradient_descent(d: int, n: int, steps: int) -> float:
-    """The exact loss of gradient descent with its best constant rate."""
+def _step_loss(d: int, n: int, scale: float, factor: float = 1.0) -> float:
+    """The exact loss on rescaled inputs of a step whose rate is a multiple of the best one for inputs as they are."""
+    return one_layer.risk(_rescaled(d, n, scale), factor * _best_rate(d, n) * np.eye(d))
+
+
+def _gradient_descent(d: int, n: int, depth: int) -> float:
+    """The exact loss of as many steps of gradient descent with their best constant rate."""
     problem = Problem(d, n, 0)
-    return gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps))
+    return gradient_steps.expected_loss(problem, depth, gradient_steps.best_rate(problem, depth))
 
 
-def one(work: Work, *, d: int = 10, n: int = 20, sequences: int = 100_000, effort: float = 0.1) -> dict[str, Any]:
+def one(work: Work, *, d: int = 10, n: int = 20, sequences: int = 100_000, effort: float = 0.1) -> Rows:
     """Train one Full layer and evaluate it on rescaled inputs.
 
     Args:
@@ -66,13 +69,13 @@ def one(work: Work, *, d: int = 10, n: int = 20, sequences: int = 100_000, effor
         sequences: How many fresh sequences for each scale.
         effort: As for `training.Search`.
 
-    Returns:
-        The W of the layer, and losses and errors by scale.
+    Yields:
+        For every scale: the loss and its error, and the W of the layer, which is the same for all.
     """
     model = work.train(Problem(d, n, 0), "full", protocol=Search(effort=effort), sequences=1000).model
-    rows = [work.losses(_rescaled(d, n, scale), {"": model}, sequences)[""] for scale in SCALES]
-    losses = {key: [row[key] for row in rows] for key in ("loss", "error")}
-    return {"d": d, "n": n, "W": one_layer.matrix_of(model), **losses}
+    for scale in SCALES:
+        loss = work.loss(_rescaled(d, n, scale), model, sequences)
+        yield {"scale": scale, **loss, "W": one_layer.matrix_of(model)}
 
 
 def deep(
@@ -83,7 +86,7 @@ def deep(
     depths: tuple[int, ...] = (1, 2, 3, 4),
     sequences: int = 100_000,
     effort: float = 0.1,
-) -> dict[str, Any]:
+) -> Rows:
     """Train Diag models of several depths, and GD++ layers that are tied.
 
     Args:
@@ -94,19 +97,17 @@ def deep(
         sequences: How many fresh sequences.
         effort: As for `training.Search`.
 
-    Returns:
-        By depth: losses of both with their errors, and the exact loss of the best GD++ model.
+    Yields:
+        For every depth: losses of both with their errors, and the exact loss of the best GD++ model.
     """
-    rows, problem, how = [], Problem(d, n, 0), Search(effort=effort)
+    problem, how = Problem(d, n, 0), Search(effort=effort)
     for depth in work.each(depths):
-        models = {"diag": ("diag", depth), "tied": (f"looped(gdpp,{depth})", 1)}
-        row: dict[str, Any] = {"depth": depth, "GD++": least_loss(problem, depth)}
-        for name, (family, layers) in models.items():
+        row = {"depth": depth, "gdpp": least_loss(problem, depth)}
+        for name, family, layers in (("diag", "diag", depth), ("tied", f"looped(gdpp,{depth})", 1)):
             model = work.train(problem, family, layers, protocol=how, sequences=1000).model
-            loss = work.losses(problem, {"": model}, sequences)[""]
-            row |= {name: loss["loss"], f"{name} error": loss["error"]}
-        rows.append(row)
-    return {"d": d, "n": n, "rows": rows}
+            loss = work.loss(problem, model, sequences)
+            row |= {name: loss["loss"], f"{name}_error": loss["error"]}
+        yield row
 
 
 def one_step(results: Results) -> Check:
@@ -117,9 +118,8 @@ def one_step(results: Results) -> Check:
     Reason: The search chooses by losses on 131,072 sequences, which are known to 0.2 %; the loss is quadratic in W,
         and a W that is off by 3 % raises it by as much.
     """
-    part = results["one"]
-    W, rate = np.array(part["W"]), _best_rate(part["d"], part["n"])
-    aside = np.abs(W - np.diag(np.diag(W))).max()
+    rows, W = results.one, results.one.W[0]
+    rate, aside = _best_rate(rows.d, rows.n), np.abs(W - np.diag(np.diag(W))).max()
     return agree(
         [np.diag(W).mean() / rate, aside / rate],
         [1.0, 0.0],
@@ -136,20 +136,23 @@ def rescaled_inputs(results: Results) -> Check:
 
     Reason: Chance, and what a rate that is off by 3 % changes, as in the claim on one step.
     """
-    part = results["one"]
-    d, n = part["d"], part["n"]
-    W = np.eye(d) * _best_rate(d, n)
+    rows = results.one
     expected, more, less = (
-        np.array([one_layer.risk(_rescaled(d, n, scale), factor * W) for scale in SCALES])
-        for factor in (1.0, 1 + OFF, 1 - OFF)
+        np.array([_step_loss(rows.d, rows.n, scale, factor) for scale in SCALES]) for factor in (1.0, 1 + OFF, 1 - OFF)
     )
     return agree(
-        part["loss"],
+        rows.loss,
         expected,
-        4 * np.array(part["error"]) + np.maximum(np.abs(more - expected), np.abs(less - expected)),
+        np.maximum(np.abs(more - expected), np.abs(less - expected)),
+        error=rows.error,
         unit="4 standard errors, and what 3 % of the rate changes",
-        names=[f"x{scale:g}:" for scale in SCALES],
+        names=rows.names("x{scale:g}:"),
     )
+
+
+def _over_descent(results: Results, name: str) -> Array:
+    """A column over the loss of gradient descent of the same depth, from two layers on."""
+    return np.asarray(results.deep[name] / results.deep.compute(_gradient_descent))[1:]
 
 
 def depth(results: Results) -> Check:
@@ -163,16 +166,13 @@ def depth(results: Results) -> Check:
     Reason: Losses of Diag are measured; a search ends when it gains less than about 1 % of the loss.
     Rule: rejected where GD++ has more loss than gradient descent, or Diag more than GD++ beyond the tolerance
     """
-    part = results["deep"]
-    rows = part["rows"][1:]
-    plus = [row["GD++"] / _gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
-    diag = [row["diag"] / row["GD++"] for row in rows]
-    error = [4 * row["diag error"] / row["GD++"] for row in rows]
+    rows, plus = results.deep, _over_descent(results, "gdpp")
+    diag, error = (rows.diag / rows.gdpp)[1:], CHANCE * (rows.diag_error / rows.gdpp)[1:]
     return Check(
-        f"best GD++ / gradient descent, depths 2 to {rows[-1]['depth']}: {listed(plus)}; trained Diag / GD++: "
+        f"best GD++ / gradient descent, depths 2 to {rows.depth[-1]}: {listed(plus)}; trained Diag / GD++: "
         f"{listed(diag)}, known to {listed(error)}",
-        holds=(*(r < 1 for r in plus), *(r < 1.01 + e for r, e in zip(diag, error, strict=True))),
-        brief=f"GD++ / gradient descent at 2 to {rows[-1]['depth']} layers: {listed(plus)}",
+        holds=[plus < 1, diag < 1.01 + error],
+        brief=f"GD++ / gradient descent at 2 to {rows.depth[-1]} layers: {listed(plus)}",
     )
 
 
@@ -186,15 +186,8 @@ def tied(results: Results) -> Check:
     Reason: Chance; the losses of gradient descent are exact.
     Rule: rejected where the loss of tied layers is not clearly below that of gradient descent
     """
-    part = results["deep"]
-    rows = part["rows"][1:]
-    plain = [_gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
-    ratio = [row["tied"] / loss for row, loss in zip(rows, plain, strict=True)]
-    error = [4 * row["tied error"] / loss for row, loss in zip(rows, plain, strict=True)]
-    return Check(
-        f"tied GD++ / gradient descent: {listed(ratio)}",
-        holds=tuple(r < 1 - e for r, e in zip(ratio, error, strict=True)),
-    )
+    ratio, error = _over_descent(results, "tied"), CHANCE * _over_descent(results, "tied_error")
+    return Check(f"tied GD++ / gradient descent: {listed(ratio)}", holds=ratio < 1 - error)
 
 
 def draw(results: Results) -> list[Panel]:
@@ -202,16 +195,14 @@ def draw(results: Results) -> list[Panel]:
 
     Loss against depth, and of one layer on rescaled inputs.
     """
-    rows, d, n = results["deep"]["rows"], results["one"]["d"], results["one"]["n"]
-    depths = [row["depth"] for row in rows]
-    shown: list[Any] = [Line("gradient descent", depths, [_gradient_descent(d, n, k) for k in depths], None, True)]
-    for colour, (name, label) in enumerate({"GD++": "GD++, best", "tied": "GD++, tied", "diag": "Diag"}.items()):
-        shown.append(Line(label, depths, [row[name] for row in rows], colour))
-    W, fine = np.eye(d) * _best_rate(d, n), np.linspace(SCALES[0], SCALES[-1], 41)
-    curve = [one_layer.risk(_rescaled(d, n, scale), W) for scale in fine]
+    rows, tests = results.deep, results.one
+    shown = [Line("gradient descent", rows.depth, rows.compute(_gradient_descent), None, True)]
+    for colour, (name, label) in enumerate({"gdpp": "GD++, best", "tied": "GD++, tied", "diag": "Diag"}.items()):
+        shown.append(Line(label, rows.depth, rows[name], colour))
+    fine = np.linspace(SCALES[0], SCALES[-1], 41)
     inputs = [
-        Line("one step", fine.tolist(), curve),
-        Scatter("trained layer", SCALES, results["one"]["loss"], results["one"]["error"]),
+        Line.of("one step", lambda scale: _step_loss(tests.d, tests.n, scale), fine),
+        Scatter("trained layer", tests.scale, tests.loss, tests.error),
     ]
     return [
         Panel("depth", "layers or steps", "loss", shown, False, True),
@@ -228,6 +219,6 @@ PAPER = Paper(
         Part(deep, {"d": 4, "n": 16, "depths": (1, 2), "sequences": 20_000, "effort": 0.02}),
     ),
     checks=(one_step, rescaled_inputs, depth, tied),
-    pictures={"losses": panels(draw)},
+    pictures={"losses": Picture(draw)},
     version=2,
 )

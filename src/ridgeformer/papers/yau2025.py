@@ -20,14 +20,11 @@ Not checked here: Associative memories and universal Turing machines, which need
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, listed, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import Check, Paper, Part, Picture, Results, Rows, Work, agree, listed
 from ridgeformer.plotting.panels import Line, Panel, Scatter
-from ridgeformer.population import Quadratic
+from ridgeformer.population import Minimum, Quadratic
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
@@ -37,27 +34,29 @@ SKEWED = SYMMETRIC.replace(tasks="gaussian(mean=[1,0.5,0,-1])")  # w and -w are 
 ENTRIES = 15  # different entries of G, D (D + 1) / 2 with D = 5
 
 
-def lifted(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
+def _best(name: str) -> Minimum:
+    """The global optimum of the symmetric or of the skewed problem."""
+    return Quadratic.of_problem(SKEWED if name == "skewed" else SYMMETRIC).minimum()
+
+
+def lifted(work: Work, *, sequences: int = 200_000) -> Rows:
     """Solve the least-squares problem of both problems, and measure the losses of the models that it gives.
 
     Args:
         work: The progress.
         sequences: How many fresh sequences.
 
-    Returns:
-        By problem: the least loss, the measured loss of its model, the heads, the certificate, and W.
+    Yields:
+        By problem: the least loss, the heads, the certificate, W, and the measured loss of its model.
     """
-    models = {}
     for name, problem in (("symmetric", SYMMETRIC), ("skewed", SKEWED)):
-        best = Quadratic.of_problem(problem).minimum()
-        row = work.losses(problem, {"": best.model()}, sequences)[""]
-        numbers = {"loss": best.loss, "heads": best.heads, "certificate": best.certificate}
-        W = one_layer.matrix_of(best.model())
-        models[name] = {**numbers, "measured": row["loss"], "error": row["error"], "W": W}
-    return models
+        best = _best(name)
+        numbers = {"least": best.loss, "heads": best.heads, "certificate": best.certificate}
+        loss = work.loss(problem, best.model(), sequences)
+        yield {"name": name, **numbers, "W": one_layer.matrix_of(best.model()), **loss}
 
 
-def training(work: Work, *, heads: tuple[int, ...] = (1, 2, 3, 5), time: float = 300.0) -> dict[str, Any]:
+def training(work: Work, *, heads: tuple[int, ...] = (1, 2, 3, 5), time: float = 300.0) -> Rows:
     """Train layers with several heads by gradient flow on the population.
 
     Args:
@@ -65,36 +64,30 @@ def training(work: Work, *, heads: tuple[int, ...] = (1, 2, 3, 5), time: float =
         heads: The numbers of heads.
         time: The time of the flow.
 
-    Returns:
-        By problem: the last losses, one for each number of heads.
+    Yields:
+        For every problem and number of heads: the last loss.
     """
-    losses: dict[str, Any] = {"heads": list(heads)}
-    for name, problem in (("symmetric", SYMMETRIC), ("skewed", SKEWED)):
-        losses[name] = []
-        for count in work.each(heads):
-            protocol = GradientFlow(time=time, scale=0.05, record=40, snapshots=0)
-            run = work.train(problem, "full", heads=count, protocol=protocol, sequences=1000)
-            losses[name].append(run.history.loss[-1])
-    return losses
+    protocol = GradientFlow(time=time, scale=0.05, record=40, snapshots=0)
+    for (name, problem), count in work.each((("symmetric", SYMMETRIC), ("skewed", SKEWED)), heads):
+        run = work.train(problem, "full", heads=count, protocol=protocol, sequences=1000)
+        yield {"name": name, "heads": count, "loss": run.history.loss[-1]}
 
 
-def samples(work: Work, *, counts: tuple[int, ...] = (5, 10, 14, 15, 16, 30, 100, 1000, 10_000)) -> dict[str, Any]:
+def samples(work: Work, *, counts: tuple[int, ...] = (5, 10, 14, 15, 16, 30, 100, 1000, 10_000)) -> Rows:
     """Solve the least-squares problem on finitely many contexts.
 
     Args:
         work: The progress.
         counts: The numbers of contexts.
 
-    Returns:
+    Yields:
         For every number: the certificate, and the loss of the solution on the population.
     """
-    whole, rows = Quadratic.of_problem(SYMMETRIC), []
+    whole, metric = Quadratic.of_problem(SYMMETRIC), np.asarray(SYMMETRIC.query_covariance)
     for count in counts:
         draw = SYMMETRIC.moments(count, seed=1)
-        metric = np.asarray(SYMMETRIC.query_covariance)
         best = Quadratic.of_sample(np.asarray(draw.moments.gram), np.asarray(draw.task), metric).minimum()
-        rows.append({"contexts": count, "certificate": best.certificate, "loss": whole(best.model())[0]})
-    return {"rows": rows}
+        yield {"contexts": count, "certificate": best.certificate, "loss": whole(best.model())[0]}
 
 
 def global_optimum(results: Results) -> Check:
@@ -105,10 +98,10 @@ def global_optimum(results: Results) -> Check:
 
     Reason: Rounding of a least-squares problem with 15 unknowns per output.
     """
-    part, W = results["lifted"]["symmetric"], one_layer.optimum(SYMMETRIC)
-    off = np.abs(np.array(part["W"]) - W).max() / np.abs(W).max()
+    solved, W = results.lifted.rows[0], one_layer.optimum(SYMMETRIC)
+    off = np.abs(solved.W - W).max() / np.abs(W).max()
     return agree(
-        [part["loss"], off, part["heads"], float(part["certificate"] > 1e-9)],
+        [solved.least, off, solved.heads, solved.certificate > 1e-9],
         [one_layer.risk(SYMMETRIC, W), 0.0, 1.0, 1.0],
         [1e-9, 1e-6, 0.0, 0.0],
         unit="1e-9 for the loss, 1e-6 for W",
@@ -121,13 +114,8 @@ def measured(results: Results) -> Check:
 
     A model with as many heads as the rank of the solution has its loss.
     """
-    parts = [results["lifted"][name] for name in ("symmetric", "skewed")]
-    return agree_by_chance(
-        [part["measured"] for part in parts],
-        [part["loss"] for part in parts],
-        [part["error"] for part in parts],
-        names=["symmetric", "skewed"],
-    )
+    rows = results.lifted
+    return agree(rows.loss, rows.least, error=rows.error, names=rows.name)
 
 
 def trained(results: Results) -> Check:
@@ -142,19 +130,12 @@ def trained(results: Results) -> Check:
     Rule: rejected where training with enough heads stays more than 1e-4 above the optimum, where one head reaches
         the optimum of skewed tasks, or where training is below the optimum
     """
-    part, heads = results["training"], results["training"]["heads"]
-    best = {name: Quadratic.of_problem(one).minimum() for name, one in (("symmetric", SYMMETRIC), ("skewed", SKEWED))}
-    excess = {name: [loss / best[name].loss - 1 for loss in part[name]] for name in best}
-    enough = [x for x, count in zip(excess["skewed"], heads, strict=True) if count >= best["skewed"].heads]
+    symmetric, skewed = (rows.loss / _best(name).loss - 1 for name, rows in results.training.by("name"))
+    heads, rank = results.training.where(name="skewed").heads, _best("skewed").heads
     return Check(
-        f"loss over the optimum, minus 1, with {', '.join(map(str, heads))} heads: symmetric "
-        f"{listed(excess['symmetric'], '.1e')}; skewed {listed(excess['skewed'], '.1e')}; rank {best['skewed'].heads}",
-        holds=(
-            *(abs(x) < 1e-4 for x in excess["symmetric"]),
-            excess["skewed"][0] > 1e-3,
-            *(abs(x) < 1e-4 for x in enough),
-            min(excess["skewed"]) > -1e-9,
-        ),
+        f"loss over the optimum, minus 1, with {listed(heads, 'd')} heads: symmetric {listed(symmetric, '.1e')}; "
+        f"skewed {listed(skewed, '.1e')}; rank {rank}",
+        holds=[np.abs(symmetric) < 1e-4, skewed[0] > 1e-3, np.abs(skewed[heads >= rank]) < 1e-4, min(skewed) > -1e-9],
     )
 
 
@@ -167,15 +148,13 @@ def identified(results: Results) -> Check:
     Reason: The rank of a sum of this number of products; the excess of least squares is about unknowns / contexts.
     Rule: rejected where the certificate is positive with fewer contexts or zero with more
     """
-    rows = results["samples"]["rows"]
-    holds = [(row["certificate"] > 1e-9) == (row["contexts"] >= ENTRIES) for row in rows]
-    best, last = Quadratic.of_problem(SYMMETRIC).minimum().loss, rows[-1]["loss"]
+    rows = results.samples
+    last = rows.loss[-1] / _best("symmetric").loss
     return Check(
-        "certificate: "
-        + ", ".join(f"{row['contexts']}: {row['certificate']:.1e}" for row in rows)
-        + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
+        f"certificate: {', '.join(rows.names('{contexts}: {certificate:.1e}'))}; loss with {rows.contexts[-1]} "
+        f"contexts over the optimum: {last:.4f}",
         expected=f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
-        holds=(*holds, last < 1.02 * best),
+        holds=[(rows.certificate > 1e-9) == (rows.contexts >= ENTRIES), last < 1.02],
     )
 
 
@@ -184,20 +163,12 @@ def draw(results: Results) -> list[Panel]:
 
     What training reaches by the number of heads, and solutions on finite data.
     """
-    part, rows = results["training"], results["samples"]["rows"]
-    shown: list[Any] = []
-    for colour, (name, problem) in enumerate((("symmetric", SYMMETRIC), ("skewed", SKEWED))):
-        best = Quadratic.of_problem(problem).minimum().loss
-        shown += [
-            Scatter(f"{name} tasks, trained", part["heads"], part[name], None, colour),
-            Line("global optimum", part["heads"], [best] * len(part["heads"]), colour, True),
-        ]
-    contexts = [row["contexts"] for row in rows]
-    best = Quadratic.of_problem(SYMMETRIC).minimum().loss
-    losses = [
-        Line("least squares", contexts, [row["loss"] for row in rows]),
-        Line("optimum", contexts, [best] * len(rows), None, True),
-    ]
+    shown, rows = [], results.samples
+    for colour, (name, own) in enumerate(results.training.by("name")):
+        best = Line("global optimum", own.heads, [_best(name).loss] * len(own.heads), colour, True)
+        shown += [Scatter(f"{name} tasks, trained", own.heads, own.loss, None, colour), best]
+    best = Line("optimum", rows.contexts, [_best("symmetric").loss] * len(rows.contexts), None, True)
+    losses = [Line("least squares", rows.contexts, rows.loss), best]
     return [
         Panel("training", "heads", "loss", shown),
         Panel("finitely many contexts", "contexts", "loss", losses, True, True),
@@ -210,5 +181,5 @@ PAPER = Paper(
     problems={"symmetric": SYMMETRIC, "skewed": SKEWED},
     parts=(Part(lifted, {"sequences": 20_000}), Part(training, {"heads": (1, 5)}), Part(samples)),
     checks=(global_optimum, measured, trained, identified),
-    pictures={"losses": panels(draw)},
+    pictures={"losses": Picture(draw)},
 )

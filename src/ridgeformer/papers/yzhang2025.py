@@ -19,12 +19,9 @@ Not checked here: Fixed tasks mixed with tasks in context, and softmax attention
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import Check, Paper, Part, Picture, Results, Rows, Work, agree
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import GradientFlow
@@ -39,6 +36,7 @@ SPECTRA = {
 }
 FIRST, LONG = next(iter(SPECTRA)), list(SPECTRA)[-1]
 KNOWN = (1.0, 0.641, 0.377, 0.210, 0.136)  # of the first spectrum, from our own gradient descent
+RANKS = (1, 2, 4, 8)
 AT = 0.01  # the loss is at a level if it is within this share of it
 
 
@@ -49,7 +47,7 @@ def _levels(spectrum: tuple[float, ...], context: int = CONTEXT) -> Array:
     return np.asarray(values.sum() - np.append(0.0, np.cumsum(gains)))
 
 
-def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float = 5000.0) -> dict[str, Any]:
+def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float = 5000.0) -> Rows:
     """Follow gradient flow from a small start, with separate keys and queries of every rank.
 
     Args:
@@ -57,26 +55,22 @@ def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float 
         spectra: The names of the spectra.
         time: The time of the flow.
 
-    Returns:
-        By spectrum and rank: times and squared errors.
+    Yields:
+        For every spectrum and rank: times and squared errors.
     """
-    runs = [(name, rank) for name in spectra for rank in (1, 2, 4, 8) if rank <= len(SPECTRA[name])]
-    courses: dict[str, Any] = {name: {} for name in spectra}
-    for name, rank in work.each(runs):
-        problem = Problem(len(SPECTRA[name]), CONTEXT, 0, features=SPECTRA[name])
-        protocol = GradientFlow(time=time, scale=0.01, record=300, snapshots=0, tolerance=1e-6)
-        heads = len(SPECTRA[name]) // rank + 1
+    protocol = GradientFlow(time=time, scale=0.01, record=300, snapshots=0, tolerance=1e-6)
+    for name, rank in work.each([(name, rank) for name in spectra for rank in RANKS if rank <= len(SPECTRA[name])]):
+        problem, heads = Problem(len(SPECTRA[name]), CONTEXT, 0, features=SPECTRA[name]), len(SPECTRA[name]) // rank + 1
         run = work.train(problem, f"lowrank({rank})", heads=heads, protocol=protocol, sequences=1000)
-        courses[name][str(rank)] = {"time": run.history.time, "error": 2 * run.history.loss}
-    return courses
+        label = f"{problem.dim} values {name.removeprefix('proportional to ')}"
+        yield {"name": name, "label": label, "rank": rank, "time": run.history.time, "error": 2 * run.history.loss}
 
 
-def _stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
+def _stays(course: Results, spectrum: tuple[float, ...]) -> Array:
     """How long a course stays at every level, relative to the time at which it leaves it; 0 where it passes by."""
-    time, error = np.array(course["time"]), np.array(course["error"])
     spreads = []
     for level in _levels(spectrum):
-        at = time[np.abs(error - level) <= AT * level]
+        at = course.time[np.abs(course.error - level) <= AT * level]
         spreads.append((at.max() - at.min()) / at.max() if len(at) and at.max() > 0 else 0.0)
     return np.array(spreads)
 
@@ -90,13 +84,14 @@ def rank_one(results: Results) -> Check:
     Reason: A plateau is left and reached slowly; 1 % is far below the distance of two levels.
     """
     names, seen, truth = [], [], []
-    for name, courses in results["flows"].items():
-        if name == LONG:  # neighbouring eigenvalues of this one are learned nearly at once
+    for course in results.flows.where(rank=1).rows:
+        if course.name == LONG:  # neighbouring eigenvalues of this one are learned nearly at once
             continue
-        error = np.array(courses["1"]["error"])
-        for m, level in enumerate(_levels(SPECTRA[name])):
-            names.append(f"{len(SPECTRA[name])} values {name.removeprefix('proportional to ')}, {m} learned:")
-            near = error[np.argsort(np.abs(np.log(error / level)))[:3]]  # three recorded times at a plateau
+        for m, level in enumerate(_levels(SPECTRA[course.name])):
+            near = course.error[
+                np.argsort(np.abs(np.log(course.error / level)))[:3]
+            ]  # three recorded times at a plateau
+            names.append(f"{course.label}, {m} learned:")
             seen.append(near[-1])
             truth.append(level)
     return agree(
@@ -130,13 +125,13 @@ def in_groups(results: Results) -> Check:
     Rule: rejected where it pauses elsewhere, or does not pause at a multiple of R
     """
     words, holds = [], []
-    for name, courses in results["flows"].items():
-        for rank in (rank for rank in map(int, courses) if rank > 1):
-            stay = _stays(courses[str(rank)], SPECTRA[name])
+    for course in results.flows.rows:
+        if course.rank > 1:
+            stay = _stays(course, SPECTRA[course.name])
             paused = [m for m in range(1, len(stay) - 1) if stay[m] > 0.2]
-            words.append(f"{len(stay) - 1} values {name.removeprefix('proportional to ')}, rank {rank}: {paused}")
-            holds += [set(paused) == set(range(rank, len(stay) - 1, rank))]
-    return Check("numbers of directions after which it pauses: " + "; ".join(words), holds=tuple(holds))
+            words.append(f"{course.label}, rank {course.rank}: {paused}")
+            holds.append(paused == [*range(course.rank, len(stay) - 1, course.rank)])
+    return Check("numbers of directions after which it pauses: " + "; ".join(words), holds=holds)
 
 
 def draw(results: Results) -> list[Panel]:
@@ -145,13 +140,10 @@ def draw(results: Results) -> list[Panel]:
     Squared error during gradient flow. Dashed: the levels of the closed form.
     """
     figure = []
-    for name, courses in results["flows"].items():
-        shown = [
-            Line(f"rank {rank}", course["time"][1:], course["error"][1:], colour)
-            for colour, (rank, course) in enumerate(courses.items())
-        ]
-        ends = [courses["1"]["time"][1], courses["1"]["time"][-1]]
-        shown += [Line("", ends, [float(level)] * 2, 6, True) for level in _levels(SPECTRA[name])]
+    for name, table in results.flows.by("name"):
+        shown = [Line(f"rank {one.rank}", one.time[1:], one.error[1:], i) for i, one in enumerate(table.rows)]
+        ends = table.rows[0].time[[1, -1]]
+        shown += [Line("", ends, [level, level], 6, True) for level in _levels(SPECTRA[name])]
         figure.append(Panel(name, "time", "squared error", shown, True, True))
     return figure
 
@@ -162,5 +154,5 @@ PAPER = Paper(
     problems={name: Problem(len(values), CONTEXT, 0, features=values) for name, values in SPECTRA.items()},
     parts=(Part(flows, {"spectra": (FIRST,), "time": 2000.0}),),
     checks=(rank_one, formula, in_groups),
-    pictures={"courses": panels(draw, 2)},
+    pictures={"courses": Picture(draw, columns=2)},
 )

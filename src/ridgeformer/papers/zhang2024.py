@@ -17,16 +17,18 @@ curves are the formula.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, agree_by_chance, panels
-from ridgeformer.papers.running import Work
+from ridgeformer.papers import CHANCE, Check, Paper, Part, Picture, Results, Rows, Work, agree
 from ridgeformer.plotting.panels import Line, Panel, Scatter
 from ridgeformer.problems import Problem
+from ridgeformer.problems.tasks import Gaussian
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
+from ridgeformer.validation import Array
 
 SPECTRUM = (1.8, 1.3, 1.0, 0.6, 0.3)
 TRAINING = Problem(5, 20, 0.5, features=SPECTRUM)
@@ -37,21 +39,34 @@ KINDS = ("tasks", "query", "features", "context", "noise")
 def _shifted(kind: str, scale: float) -> Problem:
     """The training problem with one law changed by a factor; tasks and queries also get another shape."""
     reverse = scale * np.diag(SPECTRUM[::-1])
-    if kind == "tasks":
-        return TRAINING.replace(tasks=f"gaussian(covariance={(reverse / np.mean(SPECTRUM)).tolist()})")
-    if kind in ("query", "features"):
-        return TRAINING.replace(**{kind: reverse if kind == "query" else scale * np.diag(SPECTRUM)})
-    if kind == "context":
-        return TRAINING.replace(context=round(scale * TRAINING.context))
-    return TRAINING.replace(noise=0.5 * scale)
+    laws: dict[str, Any] = {
+        "tasks": Gaussian(covariance=reverse / np.mean(SPECTRUM)),
+        "query": reverse,
+        "features": scale * np.diag(SPECTRUM),
+        "context": round(scale * TRAINING.context),
+        "noise": 0.5 * scale,
+    }
+    return TRAINING.replace(**{kind: laws[kind]})
 
 
-def _trained(problem: Problem) -> Any:
+def _trained(problem: Problem) -> Array:
     """The W, [d, d] for sums over the context, of the optimal layer with attention by mean."""
     return one_layer.optimum(TRAINING) * TRAINING.context / problem.context
 
 
-def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
+def _risk(kind: str, scale: float) -> float:
+    """The loss of that layer under a shift."""
+    problem = _shifted(kind, scale)
+    return one_layer.risk(problem, _trained(problem))
+
+
+def _least_risk(kind: str, scale: float) -> float:
+    """The least loss of any layer under a shift."""
+    problem = _shifted(kind, scale)
+    return one_layer.risk(problem, one_layer.optimum(problem))
+
+
+def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> Rows:
     """Follow gradient flow from small random starts to its end.
 
     Args:
@@ -59,33 +74,27 @@ def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
         time: The time of the flow.
         seeds: How many starts.
 
-    Returns:
-        By seed: times and losses of the course, and the W of the last model.
+    Yields:
+        For every seed: times and losses of the course, and the W of the last model.
     """
-    runs = []
     for seed in work.each(range(seeds)):
         run = work.train(TRAINING, "full", seed=seed, protocol=GradientFlow(time=time, scale=0.02, record=100))
-        W = one_layer.matrix_of(run.model)
-        runs.append({"time": run.history.time, "loss": run.history.loss, "W": W})
-    return {"runs": runs}
+        yield {"seed": seed, "time": run.history.time, "loss": run.history.loss, "W": one_layer.matrix_of(run.model)}
 
 
-def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
+def shifts(work: Work, *, sequences: int = 200_000) -> Rows:
     """Measure the loss of the optimal layer under every shift.
 
     Args:
         work: The progress.
         sequences: How many fresh sequences for each shift.
 
-    Returns:
-        By kind of shift: losses and standard errors, one for each of `SCALES`.
+    Yields:
+        For every kind of shift and scale: the loss and its standard error.
     """
-    losses: dict[str, Any] = {}
-    for kind in work.each(KINDS):
-        problems = [_shifted(kind, scale) for scale in SCALES]
-        rows = [work.losses(one, {"": one_layer.model_of(_trained(one))}, sequences)[""] for one in problems]
-        losses[kind] = {key: [row[key] for row in rows] for key in ("loss", "error")}
-    return losses
+    for kind, scale in work.each(KINDS, SCALES):
+        problem = _shifted(kind, scale)
+        yield {"kind": kind, "scale": scale} | work.loss(problem, one_layer.model_of(_trained(problem)), sequences)
 
 
 def shift_formula(results: Results) -> Check:
@@ -94,13 +103,8 @@ def shift_formula(results: Results) -> Check:
     The loss of one trained layer under any shift of tasks, queries, features, context length and noise has a closed
     form.
     """
-    problems = [_shifted(kind, scale) for kind in KINDS for scale in SCALES]
-    measured = [loss for kind in KINDS for loss in results["shifts"][kind]["loss"]]
-    error = [error for kind in KINDS for error in results["shifts"][kind]["error"]]
-    expected = [one_layer.risk(problem, _trained(problem)) for problem in problems]
-    return agree_by_chance(
-        measured, expected, error, names=[f"{kind} x{scale:g}:" for kind in KINDS for scale in SCALES]
-    )
+    rows = results.shifts
+    return agree(rows.loss, rows.compute(_risk), error=rows.error, names=rows.names("{kind} x{scale:g}:"))
 
 
 def flow_converges(results: Results) -> Check:
@@ -112,8 +116,8 @@ def flow_converges(results: Results) -> Check:
     Reason: The tolerance of the integration is 1e-8 per step; the loss is quadratic around the optimum.
     """
     best = one_layer.optimum(TRAINING)
-    off = [np.abs(np.array(run["W"]) - best).max() / np.abs(best).max() for run in results["flow"]["runs"]]
-    return agree(off, np.zeros(len(off)), 1e-4, names=[f"seed {seed}:" for seed in range(len(off))])
+    off = np.abs(results.flow.W - best).max((1, 2)) / np.abs(best).max()
+    return agree(off, np.zeros(len(off)), 1e-4, names=results.flow.names("seed {seed}:"))
 
 
 def harmless(results: Results) -> Check:
@@ -128,18 +132,16 @@ def harmless(results: Results) -> Check:
     Rule: rejected where a layer trained for the shifted queries would be better, where tasks shifted by a
         factor of 4 cost more than a quarter of its loss, or such features less than ten times its loss
     """
-    ratio, error = {}, {}
-    for kind in KINDS[:3]:
-        best = np.array([one_layer.risk(_shifted(kind, s), one_layer.optimum(_shifted(kind, s))) for s in SCALES])
-        ratio[kind] = np.array(results["shifts"][kind]["loss"]) / best
-        error[kind] = 4 * np.array(results["shifts"][kind]["error"]) / best
-    worst = {kind: values.max() for kind, values in ratio.items()}
+    least = {kind: rows.compute(_least_risk) for kind, rows in results.shifts.by("kind")}
+    ratio = {kind: rows.loss / least[kind] for kind, rows in results.shifts.by("kind")}
+    error = results.shifts.where(kind="query").error / least["query"]
+    worst = {kind: ratio[kind].max() for kind in KINDS[:3]}
     return Check(
         ", ".join(f"{kind} {value:.3g}" for kind, value in worst.items()),
         holds=(
-            bool((np.abs(ratio["query"] - 1) < error["query"]).all()),
-            bool(worst["tasks"] <= 1.25),
-            bool(worst["features"] > 10),
+            (np.abs(ratio["query"] - 1) < CHANCE * error).all(),
+            worst["tasks"] <= 1.25,
+            worst["features"] > 10,
         ),
     )
 
@@ -149,20 +151,16 @@ def draw_shifts(results: Results) -> list[Panel]:
 
     Loss of the optimal layer under shifts, and gradient flow towards it.
     """
-    fine = np.geomspace(SCALES[0], SCALES[-1], 41)
     figure = []
-    for kind in KINDS:
-        part = results["shifts"][kind]
-        grid = fine if kind != "context" else np.arange(5, 81) / 20
-        curve = [one_layer.risk(problem, _trained(problem)) for problem in (_shifted(kind, scale) for scale in grid)]
-        shown = [Line("closed form", grid.tolist(), curve), Scatter("measured", SCALES, part["loss"], part["error"])]
+    for kind, rows in results.shifts.by("kind"):
+        fine = np.geomspace(SCALES[0], SCALES[-1], 41) if kind != "context" else np.arange(5, 81) / 20
+        closed_form = Line.of("closed form", functools.partial(_risk, kind), fine)
+        shown = [closed_form, Scatter("measured", rows.scale, rows.loss, rows.error)]
         figure.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
-    runs = results["flow"]["runs"]
-    course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]
-    loss = one_layer.risk(TRAINING, _trained(TRAINING))
-    best = Line("optimum", [runs[0]["time"][1], runs[0]["time"][-1]], [loss, loss], None, True)
-    figure.append(Panel("gradient flow", "time", "loss", [*course, best], log_x=True, log_y=True))
-    return figure
+    runs = results.flow.rows
+    course = [Line(f"seed {run.seed}", run.time[1:], run.loss[1:], run.seed) for run in runs]
+    best = Line.of("optimum", lambda time: _risk("noise", 1.0), runs[0].time[[1, -1]], None, True)
+    return [*figure, Panel("gradient flow", "time", "loss", [*course, best], log_x=True, log_y=True)]
 
 
 PAPER = Paper(
@@ -171,5 +169,5 @@ PAPER = Paper(
     problems={"training": TRAINING},
     parts=(Part(flow, {"seeds": 1}), Part(shifts, {"sequences": 20_000})),
     checks=(shift_formula, flow_converges, harmless),
-    pictures={"shifts": panels(draw_shifts)},
+    pictures={"shifts": Picture(draw_shifts)},
 )

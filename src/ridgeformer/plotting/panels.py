@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.plotting.style import BLACK, LINES, Axes, Figure, blank, decimals, logarithmic, panel
+
+Numbers = Sequence[float | None] | Sequence[float] | NDArray[Any]  # None where there is none
 
 
 class Drawn(ABC):
@@ -40,12 +43,12 @@ class Series(Drawn):
     """
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float | None]
+    x: Numbers
+    y: Numbers
 
     def positive(self) -> list[float]:
         """See `Drawn.positive`."""
-        return [abs(value) for value in self.y if value]
+        return [abs(value) for value in _numbers(self.y) if value and not math.isnan(value)]
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,28 @@ class Line(Series):
     colour: int | None = 0
     dashed: bool = False
 
+    @classmethod
+    def of(
+        cls, label: str, function: Callable[[Any], float], x: Numbers, colour: int | None = 0, dashed: bool = False
+    ) -> Line:
+        """Return the line of a function.
+
+        Args:
+            label: As for `Line`.
+            function: The function.
+            x: Where, [K].
+            colour: As for `Line`.
+            dashed: As for `Line`.
+
+        Returns:
+            The line.
+        """
+        return cls(label, x, [function(value) for value in x], colour, dashed)
+
     def draw(self, axis: Axes) -> None:
         """See `Drawn.draw`."""
         colour, style = BLACK if self.colour is None else LINES[self.colour % len(LINES)], "--" if self.dashed else "-"
-        axis.plot(self.x, _numbers(self.y), color=colour, linestyle=style, label=self.label or None)
+        axis.plot(_numbers(self.x), _numbers(self.y), color=colour, linestyle=style, label=self.label or None)
 
 
 @dataclass(frozen=True)
@@ -75,14 +96,14 @@ class Scatter(Series):
         colour: The number of their colour among the colours of lines.
     """
 
-    error: Sequence[float] | None = None
+    error: Numbers | None = None
     colour: int = 0
 
     def draw(self, axis: Axes) -> None:
         """See `Drawn.draw`."""
-        bars = None if self.error is None else [2 * error for error in self.error]
+        bars = None if self.error is None else [2 * error for error in _numbers(self.error)]
         how: dict[str, Any] = {"fmt": "o", "markersize": 3, "elinewidth": 0.8, "color": LINES[self.colour % len(LINES)]}
-        axis.errorbar(self.x, _numbers(self.y), yerr=bars, label=self.label or None, **how)
+        axis.errorbar(_numbers(self.x), _numbers(self.y), yerr=bars, label=self.label or None, **how)
 
 
 @dataclass(frozen=True)
@@ -97,7 +118,7 @@ class Map(Drawn):
         high: The value of the brightest colour.
     """
 
-    values: Sequence[Sequence[float | None]]
+    values: Sequence[Numbers]
     x: Sequence[object]
     y: Sequence[object]
     low: float = 0.0
@@ -177,5 +198,5 @@ def _draw(axis: Axes, one: Panel) -> None:
         axis.legend(frameon=False, fontsize=6)
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
+def _numbers(values: Iterable[float | None]) -> list[float]:
     return [math.nan if value is None else value for value in values]

@@ -12,9 +12,9 @@ and match or beat ridge regression that is tuned for the problem; diagonal layer
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ridgeformer.papers.paper import Check, Paper, Part, Results
+from ridgeformer.papers.results import Rows
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import PARTS
@@ -24,9 +24,9 @@ from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS, verify
 
 
-def theorems(work: Work, seed: int = 0) -> list[dict[str, Any]]:
+def theorems(work: Work, seed: int = 0) -> Rows:
     """Check the theorems and lemmas of the paper. See `Part`."""
-    return [check.as_dict() for check in verify(seed=seed, progress=lambda name, *done: work.progress(*done))]
+    yield from (check.as_dict() for check in verify(seed=seed, progress=lambda name, *done: work.progress(*done)))
 
 
 def _theorem(name: str) -> Callable[[Results], Check]:
@@ -39,13 +39,13 @@ def _theorem(name: str) -> Callable[[Results], Check]:
         Reason: Bounds are rounding errors, or standard errors where a statement is about averages; see the module.
         Rule: rejected where an error exceeds its bound
         """
-        errors = [one for one in results["theorems"] if one["statement"] == name]
+        errors = results.theorems.where(statement=name)
         return Check(
-            "; ".join(f"{one['what']}: {one['error']:.2g}" for one in errors),
-            "errors of at most " + ", ".join(f"{one['bound']:.2g}" for one in errors),
-            holds=tuple(one["passed"] for one in errors),
+            "; ".join(errors.names("{what}: {error:.2g}")),
+            "errors of at most " + ", ".join(errors.names("{bound:.2g}")),
+            holds=errors.passed,
             where=f"theory.{name}",
-            brief=f"{sum(one['passed'] for one in errors)} of {len(errors)} errors keep their bounds",
+            brief=f"{sum(errors.passed)} of {len(errors.passed)} errors keep their bounds",
             claim=f"{STATEMENTS[name]}.",
         )
 

@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property, wraps
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import zoo as zoo_package
+from ridgeformer.engine import default_threads
 from ridgeformer.evaluation import compare, explosion_probability
 from ridgeformer.files import make_folder
-from ridgeformer.papers.paper import Part, Results
+from ridgeformer.papers.paper import Part
+from ridgeformer.papers.results import Results, Rows
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.table import TableOne, baselines, measure
@@ -28,6 +31,7 @@ from ridgeformer.validation import Array, integer
 from ridgeformer.zoo import MODELS, PREFIX, Zoo
 from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH, explosions as stored_explosions, prices
 
+Shown = TypeVar("Shown")
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, *paper.CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
@@ -37,20 +41,13 @@ Values = dict[str, Any]
 Runs = str | None  # a folder of runs, or the shipped models
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """The results of the parts, with their types.
-
-    Attributes:
-        results: The results as they are stored, by the name of the part.
-    """
-
-    results: Results
+class Evidence(Results):
+    """The results of the parts, with ways to read the table and the profiles."""
 
     @property
     def sequences(self) -> int:
         """The number of sequences of the table."""
-        return self.table.sequences
+        return int(self.table.sequences)
 
     @property
     def fewer(self) -> int:
@@ -60,66 +57,56 @@ class Evidence:
     @cached_property
     def table(self) -> TableOne:
         """Table 1."""
-        return TableOne.from_dict(self.results["table"])
+        return TableOne(self.stored["table"])
 
-    @property
-    def profiles(self) -> Values:
-        """By noise: sigmas and inside, [K]; and by row (`Full 7`, `TunedRR`, `Bayes predictor`) losses and exploded."""
-        return dict(self.results["profiles"])
-
-    def ratio(self, over: tuple[str, int | None], under: tuple[str, int | None], noise: str) -> float:
-        """Return the ratio of the adjusted losses of two cells of a column of the table.
+    def losses(
+        self,
+        methods: str | Iterable[str],
+        layers: int | Iterable[int] | None,
+        noises: str | Iterable[str],
+    ) -> Any:
+        """Return adjusted losses of the table.
 
         Args:
-            over: A family and its depth, or a baseline and None.
-            under: The same of the loss that is divided by.
-            noise: The noise of the column.
+            methods: Families or baselines, or one of them.
+            layers: Depths, or one; None for baselines.
+            noises: The noise of columns, or of one.
 
         Returns:
-            The ratio.
+            The losses, with an axis for each argument that has several values.
         """
-        return self.table[(*over, noise)].loss / self.table[(*under, noise)].loss
+        axes = [[one] if isinstance(one, str | int | None) else [*one] for one in (methods, layers, noises)]
+        many = [len(axis) for axis, one in zip(axes, (methods, layers, noises), strict=True) if axis != [one]]
+        return np.reshape([self.table[place].loss for place in product(*axes)], many)
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
-        """Return the mean loss of a method at every level of a profile, [K]. See `ratio`."""
-        return np.array(self.profiles[noise]["losses"][paper.Row(method, layers).name])
+        """Return the mean loss of a method at every level of a profile of a problem, [K]. See `losses`."""
+        return np.asarray(self.profiles[noise].losses[paper.name_of(method, layers)])
 
     def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
-        """Return how many sequences exploded at every level; their losses dominate the mean there. See `ratio`."""
-        return np.array(self.profiles[noise]["exploded"][paper.Row(method, layers).name])
+        """Return how many sequences exploded at every level; their losses dominate the mean there. See `losses`."""
+        return np.asarray(self.profiles[noise].exploded[paper.name_of(method, layers)])
 
     def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `ratio`."""
-        return np.array(self.profiles[noise]["sigmas"]), np.array(self.profiles[noise]["inside"])
+        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `losses`."""
+        return self.profiles[noise].sigmas, self.profiles[noise].inside
 
-    @cached_property
-    def layers(self) -> dict[str, Any]:
-        """On `SHOWN`, by row: the loss after every layer, [seeds, L+1]."""
-        return {row: np.array(losses) for row, losses in self.results["layers"].items()}
 
-    @cached_property
-    def layer_profiles(self) -> Values:
-        """On `SHOWN`: sigmas [K], inside [K]; by family, of seven layers, losses and exploded, [seeds, L+1, K] each."""
-        part = self.results["layer_profiles"]
-        arrays = {
-            name: {family: np.array(values) for family, values in part[name].items()} for name in ("losses", "exploded")
-        }
-        return {**part, **arrays}
+def of_evidence(read: Callable[[Evidence], Shown]) -> Callable[[Results], Shown]:
+    """Make a function of the evidence one of the results, as a `Paper` takes it.
 
-    @cached_property
-    def iterations(self) -> dict[str, dict[int, float]]:
-        """By noise: the loss of the iterative AdaRR after a number of iterations; 0 stands for AdaRR itself."""
-        return {noise: {int(k): v for k, v in part.items()} for noise, part in self.results["iterations"].items()}
+    Args:
+        read: A function of the evidence.
 
-    @cached_property
-    def explosions(self) -> list[Values]:
-        """One row for every model: what it really is, how often it explodes, and what caution cost."""
-        return list(self.results["explosions"])
+    Returns:
+        The function of the results, with the docstring of `read`.
+    """
 
-    @cached_property
-    def weights(self) -> dict[str, Any]:
-        """Q and P of every layer of the four-layer Full model on categorical(1,3), [4, 11, 11] each."""
-        return {name: np.array(values) for name, values in self.results["weights"].items()}
+    @wraps(read)
+    def from_results(results: Results) -> Shown:
+        return read(Evidence(results.stored, results.parts))
+
+    return from_results
 
 
 def fewer(sequences: int) -> int:
@@ -158,21 +145,17 @@ def _models(runs: str | None) -> Zoo:
 
 def tuned(work: Work) -> Values:
     """Tune TunedRR on every problem. See `Part`."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from ridgeformer.engine import default_threads
-
-    shares = [paper.COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(paper.COLUMNS)))]
-    with ThreadPoolExecutor(len(shares)) as pool:
-        many = pool.map(lambda share: TunedRR.tune_all([paper.problem_of(noise) for noise in share]), shares)
-        best = {
-            noise: rr for share, rrs in zip(shares, many, strict=True) for noise, rr in zip(share, rrs, strict=True)
-        }
+    count = min(default_threads(), len(paper.COLUMNS))
+    columns = [paper.COLUMNS[i::count] for i in range(count)]
+    shares = [[paper.problem_of(noise) for noise in own] for own in columns]
+    with ThreadPoolExecutor(count) as pool:
+        tuned = chain(*pool.map(TunedRR.tune_all, shares))
+    best = dict(zip(chain(*columns), tuned, strict=True))
     return {noise: [best[noise].factor, best[noise].ceiling] for noise in paper.COLUMNS}
 
 
 def _tuned(work: Work) -> dict[str, TunedRR]:
-    return {noise: TunedRR(*numbers) for noise, numbers in work.results["tuned"].items()}
+    return {noise: TunedRR(*numbers) for noise, numbers in work.results["tuned"].stored.items()}
 
 
 def table(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
@@ -188,15 +171,15 @@ def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = N
     for done, noise in enumerate(paper.COLUMNS):
         problem = paper.problem_of(noise)
         depths = paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:]
-        trained = {paper.Row(f, depth).name: zoo.model(f, depth, noise) for f in paper.FAMILIES for depth in depths}
+        trained = {paper.name_of(f, depth): zoo.model(f, depth, noise) for f in paper.FAMILIES for depth in depths}
         rows: dict[str, Predictor] = {**trained, **baselines(problem, rr[noise]), BAYES: BayesRR(problem.noise)}
         show = _part_of(work.progress, done, len(paper.COLUMNS))
         losses = compare(problem, rows, "sigma", sequences=fewer(sequences), seed=seed, progress=show)
         parts[noise] = {
-            "sigmas": list(losses.axes["sigma"]),
-            "inside": list(losses.in_distribution["sigma"]),
-            "losses": dict(zip(losses, losses.loss.tolist(), strict=True)),
-            "exploded": dict(zip(losses, losses.exploded.tolist(), strict=True)),
+            "sigmas": losses.axes["sigma"],
+            "inside": losses.in_distribution["sigma"],
+            "losses": dict(zip(losses, losses.loss, strict=True)),
+            "exploded": dict(zip(losses, losses.exploded, strict=True)),
         }
     return parts
 
@@ -204,11 +187,10 @@ def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = N
 def layers(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Measure losses after every layer on `SHOWN`, of all seeds. See `table`."""
     zoo, losses, problem = _models(runs), {}, paper.problem_of(SHOWN)
-    for done, row in enumerate(paper.MODEL_ROWS):
-        work.progress(done, len(paper.MODEL_ROWS))
-        seeds = _every_seed(zoo, row)
-        by_seed = compare(problem, seeds, "layer", sequences=fewer(sequences), seed=seed, with_floor=False)
-        losses[row.name] = by_seed.loss.tolist()
+    for row in work.each(paper.MODEL_ROWS):
+        every = _every_seed(zoo, *row)
+        by_seed = compare(problem, every, "layer", sequences=fewer(sequences), seed=seed, with_floor=False)
+        losses[paper.name_of(*row)] = by_seed.loss
     return losses
 
 
@@ -216,21 +198,14 @@ def layer_profiles(
     work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED
 ) -> Values:
     """Measure losses after every layer at every noise level on `SHOWN`, of seven layers and all seeds. See `table`."""
-    facts: dict[str, Any] = {}
-    losses: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
-    exploded: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
-    zoo = _models(runs)
-    pairs = [(f, model) for f in paper.FAMILIES for model in _every_seed(zoo, paper.Row(f, paper.DEPTHS[-1]))]
-    end = paper.problem_of(SHOWN).noise.upper
-    sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
-    for done, (family, model) in enumerate(pairs):
-        show = _part_of(work.progress, done, len(pairs))
-        over = {"layer": None, "sigma": sigmas}
-        curve = compare(paper.problem_of(SHOWN), model, over, sequences=fewer(sequences), seed=seed, progress=show)
-        losses[family].append(curve.loss[0].tolist())
-        exploded[family].append(curve.exploded[0].tolist())
-        facts = {"sigmas": sigmas.tolist(), "inside": list(curve.in_distribution["sigma"])}
-    return {**facts, "losses": losses, "exploded": exploded}
+    zoo, problem, losses, exploded = _models(runs), paper.problem_of(SHOWN), {}, {}
+    sigmas = np.linspace(0, problem.noise.upper + 1, 21)  # half as many levels as the other profiles: 15 models
+    over = {"layer": None, "sigma": np.union1d(sigmas, [problem.noise.upper])}
+    for done, family in enumerate(paper.FAMILIES):
+        show, every = _part_of(work.progress, done, len(paper.FAMILIES)), _every_seed(zoo, family, paper.DEPTHS[-1])
+        curves = compare(problem, every, over, sequences=fewer(sequences), seed=seed, progress=show)
+        losses[family], exploded[family] = curves.loss, curves.exploded
+    return {"sigmas": over["sigma"], "inside": curves.in_distribution["sigma"], "losses": losses, "exploded": exploded}
 
 
 def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Callable[[int, int], None]:
@@ -238,44 +213,38 @@ def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Cal
     return lambda part, whole: progress(done * whole + part, total * whole)
 
 
-def _every_seed(zoo: Zoo, row: paper.Row) -> list[Any]:
+def _every_seed(zoo: Zoo, family: str, layers: int) -> list[Any]:
     """The models of a row on `SHOWN`, one for each seed."""
-    return [zoo.model(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in paper.SEEDS]
+    return [zoo.model(family, layers, SHOWN, seed=seed) for seed in paper.SEEDS]
 
 
-def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
+def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Rows:
     """Measure the loss of AdaRR without a matrix inverse after several numbers of iterations. See `Part`."""
-    losses = {}
     counts = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 500)
-    for done, noise in enumerate(DEEP[:2]):
-        work.progress(done, 2)
-        rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
-        results = compare(paper.problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
-        losses[noise] = {name: result.loss for name, result in results.items()}
-    return losses
+    rows: dict[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
+    for noise in work.each(DEEP[:2]):
+        losses = compare(paper.problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
+        yield from ({"noise": noise, "iterations": int(name), "loss": own.loss} for name, own in losses.items())
 
 
 def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Read the parameters of the model that the paper prints. See `table`."""
     model = _models(runs).model(*PRINTED)
-    return {name: matrices[:, 0].astype(float).tolist() for name, matrices in (("Q", model.Q), ("P", model.P))}
+    return {name: matrices[:, 0].astype(float) for name, matrices in (("Q", model.Q), ("P", model.P))}
 
 
-def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> list[Values]:
+def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> Rows:
     """Read or measure how often the models explode, what they really are, and what caution cost. See `table`.
 
     Probabilities and prices of shipped models are stored with them; those of `runs` are measured and read.
     """
     zoo, known = _models(runs), stored_explosions() if runs is None else {}
-    rows = []
-    for done, (family, layers, noise) in enumerate(zoo.records):
-        work.progress(done, len(zoo.records))
+    for family, layers, noise in work.each(zoo.records):
         name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
         rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=STORED_WITH)
         price = prices().get(name) if runs is None else None
-        facts = {"actual": f"{paper.LABELS[model.simplest_family]} {model.working_layers}", **rare.as_dict()}
-        rows.append({"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse})
-    return rows
+        facts = {"actual": paper.name_of(model.simplest_family, model.working_layers), **rare.as_dict()}
+        yield {"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse}
 
 
 def training(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
@@ -289,8 +258,8 @@ def training(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
 QUICK: Mapping[str, Any] = {"sequences": 2000}
 PARTS = (
     Part(tuned),
-    Part(table, QUICK, needs=("tuned",)),
-    Part(profiles, QUICK, needs=("tuned",)),
+    Part(table, QUICK),
+    Part(profiles, QUICK),
     Part(layers, QUICK),
     Part(layer_profiles, QUICK),
     Part(iterations, QUICK),

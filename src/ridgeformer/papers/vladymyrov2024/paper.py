@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.noise import parse
@@ -28,97 +27,49 @@ LABELS = {"gdpp": "GD++", "diag": "Diag", "full": "Full"}
 SEQUENCES = 100_000  # that the paper evaluates on
 
 
-class Row(NamedTuple):
-    """A row of the table.
+MODEL_ROWS = tuple((family, layers) for family in FAMILIES for layers in DEPTHS)
+ROWS: tuple[tuple[str, int | None], ...] = (*MODEL_ROWS, *((baseline, None) for baseline in BASELINES))
+Place = tuple[str, int | None, str]  # a cell of the table: a family or a baseline, the depth or None, and the noise
 
-    Attributes:
+
+def name_of(method: str, layers: int | None = None) -> str:
+    """Return the name of a row of the table: `Full 7`, or `TunedRR`.
+
+    Args:
         method: A family or a baseline.
         layers: The depth; None for a baseline.
+
+    Returns:
+        The name.
     """
-
-    method: str
-    layers: int | None
-
-    @property
-    def name(self) -> str:
-        """The name of the row: `Full 7`, or `TunedRR`."""
-        return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
-
-    @property
-    def begins_group(self) -> bool:
-        """Whether it is the first row of a family or of the baselines, above which tables draw a line."""
-        return self.layers == DEPTHS[0] or self.method == BASELINES[0]
+    return LABELS.get(method, method) + (f" {layers}" if layers else "")
 
 
-MODEL_ROWS = tuple(Row(family, layers) for family in FAMILIES for layers in DEPTHS)
-ROWS = (*MODEL_ROWS, *(Row(baseline, None) for baseline in BASELINES))
+def begins_group(method: str, layers: int | None) -> bool:
+    """Say whether a row is the first one of a family or of the baselines, above which tables draw a line.
 
-
-class CellKey(NamedTuple):
-    """A place in the table: a row and the noise of a column.
-
-    Attributes:
+    Args:
         method: A family or a baseline.
         layers: The depth; None for a baseline.
-        noise: The noise distribution as text, one of `COLUMNS`.
+
+    Returns:
+        Whether it is.
     """
-
-    method: str
-    layers: int | None
-    noise: str
-
-    @property
-    def row(self) -> str:
-        """The name of the row: `Full 7`, or `TunedRR`."""
-        return Row(self.method, self.layers).name
-
-    def __str__(self) -> str:
-        return f"{self.row}, {self.noise}"
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A number of the paper's table.
-
-    Attributes:
-        value: The number as printed.
-        rounding: Half a unit of its last digit.
-    """
-
-    value: float
-    rounding: float
-
-
-def keys() -> Iterator[CellKey]:
-    """Yield all places of the table, row by row."""
-    for row in ROWS:
-        yield from (CellKey(*row, noise) for noise in COLUMNS)
+    return layers == DEPTHS[0] or method == BASELINES[0]
 
 
 @cache
-def printed() -> dict[CellKey, Printed]:
-    """Return the paper's Table 1, by cell."""
-    names = {label: family for family, label in LABELS.items()}
+def printed() -> dict[Place, tuple[float, float]]:
+    """Return the paper's Table 1, by place: each number, and half a unit of its last digit; a plain 0 is exact."""
+    methods = {label: family for family, label in LABELS.items()}
     numbers = {}
     with Path(__file__).with_name("table1.csv").open() as file:
         for row in csv.DictReader(file):
-            layers = int(row["layers"]) if row["layers"] else None
-            key = CellKey(names.get(row["method"], row["method"]), layers, row["noise"])
-            numbers[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
-    return {key: numbers[key] for key in keys()}
-
-
-def _rounding(text: str) -> float:
-    """Half a unit of the last printed digit; a plain 0 is meant exactly.
-
-    >>> _rounding("0.222"), _rounding("9.91e-05"), _rounding("0")
-    (0.0005, 5e-08, 0.0)
-    """
-    if text == "0":
-        return 0.0
-    digits, _, exponent = text.partition("e")
-    decimals = len(digits.partition(".")[2])
-    return float(f"5e{int(exponent or 0) - decimals - 1}")
+            layers, text = int(row["layers"]) if row["layers"] else None, row["adjusted_loss"]
+            last = int(Decimal(text).as_tuple().exponent)
+            rounding = 0.0 if text == "0" else float(f"5e{last - 1}")
+            numbers[methods.get(row["method"], row["method"]), layers, row["noise"]] = float(text), rounding
+    return {(*row, noise): numbers[*row, noise] for row in ROWS for noise in COLUMNS}
 
 
 def grid(seeds: tuple[int, ...] = SEEDS) -> Grid:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from ridgeformer.noise import Categorical, Uniform, parse
-from ridgeformer.papers.vladymyrov2024.paper import ROWS, Row
-from ridgeformer.papers.vladymyrov2024.table import Cell, TableOne
+from ridgeformer.papers.vladymyrov2024.paper import ROWS, begins_group, name_of
+from ridgeformer.papers.vladymyrov2024.table import TableOne
 
 LEGEND = (
     "Each cell has four lines: our adjusted loss; the paper's; ours / the paper's; and, in percent of our loss, ± "
@@ -73,17 +74,17 @@ def _levels(law: Categorical) -> str:
     return ",".join(f"{level:g}" for level in law.levels)
 
 
-def rows(table: TableOne) -> Iterable[tuple[Row, list[Cell]]]:
-    """Yield the rows of the table, each with its cells.
+def rows(table: TableOne) -> Iterable[tuple[str, bool, list[Any]]]:
+    """Yield the rows of the table.
 
     Args:
         table: The table.
 
     Yields:
-        A row, and its cells by column.
+        The name of a row, whether a line is drawn above it, and its cells by column.
     """
     for row in ROWS:
-        yield row, [table[row.method, row.layers, noise] for noise in table.oracle]
+        yield name_of(*row), begins_group(*row), [table[*row, noise] for noise in table.oracle]
 
 
 def terminal(table: TableOne) -> RenderableType:
@@ -99,10 +100,10 @@ def terminal(table: TableOne) -> RenderableType:
     grid.add_column("", no_wrap=True)
     for noise in table.oracle:
         grid.add_column(column_name(noise), justify="right", no_wrap=True)
-    for row, cells in rows(table):
-        if row.begins_group:
+    for name, first, cells in rows(table):
+        if first:
             grid.add_section()
-        grid.add_row(Text(row.name, style="bold"), *(_cell(cell) for cell in cells))
+        grid.add_row(Text(name, style="bold"), *map(_cell, cells))
     grid.add_row(Text("floor", style="bold"), *(Text(short(cell.floor), style="cyan") for cell in cells))
     facts = Text(f"{table.sequences:,} fresh sequences, seed {table.seed}. {LEGEND}", style="dim")
     return Group(grid, facts, verdict(table))
@@ -121,25 +122,24 @@ def column_table(table: TableOne) -> RenderableType:
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
     for name in names:
         grid.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for row, (cell, *_) in rows(table):
-        seeds = [short(min(cell.seeds)), short(max(cell.seeds))] if cell.seeds else ["", ""]
-        ratio = f"{cell.ratio:.2f}" if cell.ratio < 1e6 else "-"
-        paper = "-" if math.isnan(cell.over_paper) else f"{cell.over_paper:.3f}"
+    for name, _, (cell,) in rows(table):
+        seeds = [short(min(cell.seeds)), short(max(cell.seeds))] if len(cell.seeds) else ["", ""]
+        ratio = "-" if cell.ratio is None or cell.ratio >= 1e6 else f"{cell.ratio:.2f}"
+        paper = "-" if cell.over_paper is None else f"{cell.over_paper:.3f}"
         numbers = [f"{cell.loss:.5g}", f"{cell.error:.1g}", ratio, short(cell.paper), short(cell.limit), paper, *seeds]
-        grid.add_row(row.name, *numbers, f"{cell.largest:.2g}", style="red" if cell.faults else None)
-    noise, first = next(iter(table.oracle)), next(iter(table.cells.values()))
-    title = f"{noise}: floor {short(first.floor)} ± {first.floor_error:.1g}, {table.sequences:,} sequences\n"
+        grid.add_row(name, *numbers, f"{cell.largest:.2g}", style="red" if len(cell.faults) else None)
+    title = f"{cell.noise}: floor {short(cell.floor)} ± {cell.floor_error:.1g}, {table.sequences:,} sequences\n"
     return Group(Text(title), grid, verdict(table))
 
 
-def _cell(cell: Cell) -> Text:
+def _cell(cell: Any) -> Text:
     better = cell.loss < cell.paper - cell.paper_error - cell.rounding
-    style = "bold red" if cell.faults else "bold green" if better else "bold"
-    paper = "-" if math.isnan(cell.over_paper) else f"x{_two(cell.over_paper)}"
+    style = "bold red" if len(cell.faults) else "bold green" if better else "bold"
+    paper = "-" if cell.over_paper is None else f"x{_two(cell.over_paper)}"
     lines = [(short(cell.loss), style), (f"\n{short(cell.paper)}\n{paper}", "dim")]
     error = 100 * cell.error / cell.loss if cell.loss > 1e-25 else 0.0
-    spread = f" +{_percent(100 * cell.spread, 10)}" if cell.seeds else ""
-    return Text.assemble(*lines, (f"\n±{_percent(error, 1)}{spread}", "dim"))
+    worst = f" +{_percent(100 * (max(cell.seeds) / min(cell.seeds) - 1), 10)}" if len(cell.seeds) else ""
+    return Text.assemble(*lines, (f"\n±{_percent(error, 1)}{worst}", "dim"))
 
 
 def _two(ratio: float) -> str:
@@ -160,18 +160,15 @@ def verdict(table: TableOne) -> RenderableType:
     Returns:
         An object that rich can print.
     """
-    models = [cell for cell in table.cells.values() if cell.layers]
-    below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
-    text = Text(
-        f"\n{len(table.cells)} cells. {below} of the {len(models)} models have a lower loss than in the paper. "
-    )
+    better = f"{table.better} of the {len(table.models)} models have a lower loss than in the paper"
+    text = Text(f"\n{len(table.cells)} cells. {better}. ")
     if not table.faulty:
         return text.append("No cell fails a check.", style="green")
     text.append(f"{len(table.faulty)} {'cells fail' if len(table.faulty) > 1 else 'cell fails'} a check:", style="red")
     faults = Grid.grid(padding=(0, 1))
     faults.add_column(no_wrap=True)
     for cell in table.faulty:
-        faults.add_row(f"  {cell.key}:", "; ".join(cell.faults), style="red")
+        faults.add_row(f"  {cell.row}, {cell.noise}:", "; ".join(cell.faults), style="red")
     return Group(text, faults)
 
 
@@ -184,19 +181,15 @@ def as_markdown(table: TableOne) -> str:
     Returns:
         The text.
     """
-    best = _best(table)
 
-    def line(name: str, entries: Iterable[str]) -> str:
-        return f"| {' | '.join([name, *entries])} |"
+    def entry(cell: Any) -> str:
+        loss = f"**{short(cell.loss)}**" if cell is table.best(cell.noise) else short(cell.loss)
+        return f"{loss}{' ⚠' if len(cell.faults) else ''} ({short(cell.paper)})"
 
-    def entry(cell: Cell) -> str:
-        loss = f"**{short(cell.loss)}**" if cell is best[cell.noise] else short(cell.loss)
-        return f"{loss}{' ⚠' if cell.faults else ''} ({short(cell.paper)})"
-
-    lines = [line("", best).replace("|  |", "| |", 1), "|---" * (len(best) + 1) + "|"]
-    lines += [line(row.name, map(entry, cells)) for row, cells in rows(table)]
-    lines.append(line("floor", (short(cell.floor) for cell in best.values())))
-    lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]
+    lines = [f"| | {' | '.join(table.oracle)} |", "|---" * (len(table.oracle) + 1) + "|"]
+    lines += [f"| {' | '.join([name, *map(entry, cells)])} |" for name, _, cells in rows(table)]
+    lines.append(f"| floor | {' | '.join(short(table.best(noise).floor) for noise in table.oracle)} |")
+    lines += ["", *(f"- ⚠ {cell.row}, {cell.noise}: {'; '.join(cell.faults)}" for cell in table.faulty)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -209,21 +202,18 @@ def as_latex(table: TableOne) -> str:
     Returns:
         The text.
     """
-    best = _best(table)
 
-    def line(name: str, entries: Iterable[str]) -> str:
-        return " & ".join([name, *entries]) + r" \\"
-
-    def entry(cell: Cell) -> str:
-        loss = rf"\textbf{{{_tex(cell.loss)}}}" if cell is best[cell.noise] else _tex(cell.loss)
+    def entry(cell: Any) -> str:
+        loss = rf"\textbf{{{_tex(cell.loss)}}}" if cell is table.best(cell.noise) else _tex(cell.loss)
         return rf"{loss} {{\scriptsize ({_tex(cell.paper)})}}"
 
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(best)}}}", r"\toprule"]
-    lines.append(line("Method", (f"${column_tex(noise)}$" for noise in best)))
-    for row, cells in rows(table):
-        lines += [*([r"\midrule"] if row.begins_group else []), line(row.name, map(entry, cells))]
-    lines += [r"\midrule", line("Bayes floor", (_tex(cell.floor) for cell in best.values()))]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(table.oracle)}}}", r"\toprule"]
+    lines.append(rf"Method & {' & '.join(f'${column_tex(noise)}$' for noise in table.oracle)} \\")
+    for name, first, cells in rows(table):
+        lines += [*([r"\midrule"] if first else []), rf"{' & '.join([name, *map(entry, cells)])} \\"]
+    floors = " & ".join(_tex(table.best(noise).floor) for noise in table.oracle)
+    lines += [r"\midrule", rf"Bayes floor & {floors} \\", r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
 
 
 def _tex(value: float) -> str:
@@ -232,12 +222,6 @@ def _tex(value: float) -> str:
         return text
     digits, exponent = text.split("e")
     return rf"${digits}\cdot10^{{{int(exponent)}}}$"
-
-
-def _best(table: TableOne) -> dict[str, Cell]:
-    """The best model of every column."""
-    models = [cell for cell in table.cells.values() if cell.layers]
-    return {n: min((cell for cell in models if cell.noise == n), key=lambda cell: cell.loss) for n in table.oracle}
 
 
 FORMATS: dict[str, Callable[[TableOne], str]] = {"markdown": as_markdown, "latex": as_latex}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,16 @@ from ridgeformer.exact import const_loss, exact_loss, least_loss
 from ridgeformer.files import jsonable
 from ridgeformer.loading import load
 from ridgeformer.losses import rounding, warn_below_floor
+from ridgeformer.papers.results import Results
 from ridgeformer.papers.vladymyrov2024.paper import (
     COLUMNS,
     FAMILIES,
     MODEL_ROWS,
     ROWS,
     SEQUENCES,
-    CellKey,
+    Place,
     column,
-    keys,
+    name_of,
     printed,
     problem_of,
 )
@@ -39,94 +39,40 @@ NOTHING = rounding(SIGNAL)
 SAME = 1e-3  # relative differences below this are none: where a model is grown from another and gains nothing
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One number of the table and all that belongs to it. Losses are adjusted, unless they say otherwise.
-
-    Attributes:
-        method: A family or a baseline.
-        layers: The depth; None for a baseline.
-        noise: The noise of the column, as text.
-        loss: The loss on fresh sequences that took no part in training or in the choice of the seed.
-        error: The standard error of the loss.
-        floor: The floor of this problem, on the same sequences.
-        floor_error: The standard error of the floor.
-        unadjusted: The loss against the true w.
-        largest: The largest loss of a sequence.
-        exploded: How many sequences exploded.
-        paper: The paper's number, as printed.
-        rounding: Half a unit of its last digit.
-        paper_error: The standard error of the paper's estimator at its 100,000 sequences, estimated with our model.
-        seeds: The losses that training reported, by seed; none for a baseline.
-        faults: What the cell should satisfy and does not, in words.
-    """
-
-    method: str
-    layers: int | None
-    noise: str
-    loss: float
-    error: float
-    floor: float
-    floor_error: float
-    unadjusted: float
-    largest: float
-    exploded: int
-    paper: float
-    rounding: float
-    paper_error: float
-    seeds: tuple[float, ...]
-    faults: tuple[str, ...]
-
-    @property
-    def key(self) -> CellKey:
-        """Its place in the table."""
-        return CellKey(self.method, self.layers, self.noise)
-
-    @property
-    def limit(self) -> float:
-        """The largest loss that the paper allows: its number, two standard errors of its estimator and its rounding."""
-        return self.paper + 2 * self.paper_error + self.rounding
-
-    @property
-    def over_paper(self) -> float:
-        """Our loss over the paper's; NaN where the paper prints 0."""
-        return self.loss / self.paper if self.paper else float("nan")
-
-    @property
-    def ratio(self) -> float:
-        """Loss over floor; infinite where the floor is 0."""
-        return self.loss / self.floor if self.floor > NOTHING else float("inf")
-
-    @property
-    def spread(self) -> float:
-        """The worst seed's loss over the best's, minus 1; 0 without seeds."""
-        return max(self.seeds) / min(self.seeds) - 1 if self.seeds else 0.0
-
-
-@dataclass(frozen=True, eq=False)
 class TableOne:
-    """Table 1, and how it was measured.
+    """Table 1 as it was measured.
 
-    A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
+    Args:
+        stored: The table as JSON holds it: see `as_dict`.
 
     Attributes:
-        cells: All cells, by their place.
+        cells: All cells, by their place, with these values: `method`, `layers` and `noise`, the place; `row`, the name
+            of the row; `loss`, adjusted, on fresh sequences that took no part in training or in the choice of the seed,
+            and its standard `error`; `floor` and `floor_error` of this problem, on the same sequences; `unadjusted`,
+            the loss against the true w; `largest`, the largest loss of a sequence; `exploded`, how many sequences did;
+            `paper`, its number as printed, and `rounding`, half a unit of its last digit; `paper_error`, the standard
+            error of its estimator at its 100,000 sequences, estimated with our model; `limit`, the largest loss that
+            the paper allows; `seeds`, the losses that training reported, by seed; `faults`, what the cell should
+            satisfy and does not, in words; `ratio`, loss over floor, None where that is 0; and `over_paper`, our loss
+            over the paper's, None where that is 0.
         oracle: The unadjusted loss of the oracle in every column.
         sequences: How many sequences every loss was measured on.
-        seed: Seed of the sequences.
+
+    A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
     """
 
-    cells: dict[CellKey, Cell]
-    oracle: dict[str, float]
-    sequences: int
-    seed: int
-
-    def __post_init__(self) -> None:
+    def __init__(self, stored: Mapping[str, Any]) -> None:
+        self._stored, self.sequences, self.seed = stored, stored["sequences"], stored["seed"]
+        self.oracle: dict[str, float] = stored["oracle"]
+        self.cells: dict[Place, Any] = {
+            (cell["method"], cell["layers"], cell["noise"]): Results(cell) for cell in stored["cells"]
+        }
         for cell in self.cells.values():
-            warn_below_floor(str(cell.key), cell.loss, cell.error, cell.floor, cell.floor_error, SIGNAL)
+            name = f"{cell.row}, {cell.noise}"
+            warn_below_floor(name, cell.loss, cell.error, cell.floor, cell.floor_error, SIGNAL)
 
-    def __getitem__(self, key: tuple[str, int | None, str]) -> Cell:
-        return self.cells[CellKey(*key)]
+    def __getitem__(self, place: Place) -> Any:
+        return self.cells[place]
 
     def only(self, noise: str) -> TableOne:
         """Return one column.
@@ -141,38 +87,38 @@ class TableOne:
             InputError: There is no such column.
         """
         name = column(noise, self.oracle)
-        cells = {key: cell for key, cell in self.cells.items() if key.noise == name}
-        return TableOne(cells, {name: self.oracle[name]}, self.sequences, self.seed)
+        cells = [cell for cell in self._stored["cells"] if cell["noise"] == name]
+        return TableOne({**self._stored, "oracle": {name: self.oracle[name]}, "cells": cells})
 
     @property
-    def faulty(self) -> list[Cell]:
+    def models(self) -> list[Any]:
+        """The cells of trained models."""
+        return [cell for cell in self.cells.values() if cell.layers]
+
+    @property
+    def better(self) -> int:
+        """How many models have a lower loss than in the paper."""
+        return sum(cell.loss < cell.paper - cell.rounding for cell in self.models)
+
+    @property
+    def faulty(self) -> list[Any]:
         """The cells that fall short."""
-        return [cell for cell in self.cells.values() if cell.faults]
+        return [cell for cell in self.cells.values() if len(cell.faults)]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the table as values that JSON can hold."""
-        cells = [
-            {**asdict(cell), "ratio": jsonable(cell.ratio), "over_paper": jsonable(cell.over_paper)}
-            for cell in self.cells.values()
-        ]
-        return {"sequences": self.sequences, "seed": self.seed, "oracle": self.oracle, "cells": cells}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> TableOne:
-        """Make a table of what `as_dict` returned.
+    def best(self, noise: str) -> Any:
+        """Return the cell of the best model of a column.
 
         Args:
-            record: What `as_dict` returned.
+            noise: The noise of the column.
 
         Returns:
-            The table.
+            The cell.
         """
-        cells = {}
-        for values in record["cells"]:
-            kept = {name: values[name] for name in Cell.__dataclass_fields__}
-            cell = Cell(**{**kept, "seeds": tuple(kept["seeds"]), "faults": tuple(kept["faults"])})
-            cells[cell.key] = cell
-        return cls(cells, dict(record["oracle"]), record["sequences"], record["seed"])
+        return min((cell for cell in self.models if cell.noise == noise), key=lambda cell: cell.loss)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the table as values that JSON can hold: sequences, seed, oracle, and cells as a list of dicts."""
+        return dict(self._stored)
 
 
 def baselines(problem: Problem, tuned: TunedRR | None = None) -> dict[str, Predictor]:
@@ -213,104 +159,114 @@ def measure(
     Returns:
         The table.
     """
-    cells: dict[CellKey, Cell] = {}
+    cells: dict[Place, Any] = {}
     oracle = {}
     for done, noise in enumerate(columns):
         progress(done, len(columns))
         own, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
         cells |= own
     progress(len(columns), len(columns))
-    ordered = {key: cells[key] for key in keys() if key in cells}
-    return TableOne(ordered, oracle, sequences, seed)
+    ordered = [cells[place] for place in printed() if place in cells]
+    return TableOne(jsonable({"sequences": sequences, "seed": seed, "oracle": oracle, "cells": ordered}))
 
 
-def _column(
-    zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: int
-) -> tuple[dict[CellKey, Cell], float]:
-
+def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: int) -> tuple[dict[Place, Any], float]:
+    """The cells of a column, and the unadjusted loss of the oracle."""
     problem = problem_of(noise)
-    rows: dict[str, Predictor] = {row.name: zoo.model(row.method, int(row.layers or 0), noise) for row in MODEL_ROWS}
-    rows |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
-    rows |= {name: load(name) for key, name in _variants().items() if key.noise == noise}
-    losses = compare(problem, rows, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
+    predictors: dict[str, Predictor] = {name_of(*row): zoo.model(*row, noise) for row in MODEL_ROWS}
+    predictors |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
+    predictors |= {name: load(name) for place, name in _variants().items() if place[2] == noise}
+    losses = compare(problem, predictors, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
     assert losses.query_error is not None
     paper_errors = dict(zip(losses, losses.query_error * np.sqrt(sequences / SEQUENCES), strict=True))
     cells = {}
-    for key in (CellKey(*row, noise) for row in ROWS):
-        own, paper = losses[key.row], printed()[key]
-        runs = zoo.records[key.method, key.layers, noise] if key.layers else {}
-        cell = Cell(
-            *key,
-            loss=own.loss,
-            error=own.error,
-            floor=losses[FLOOR].loss,
-            floor_error=losses[FLOOR].error,
-            unadjusted=own.unadjusted,
-            largest=own.largest,
-            exploded=own.exploded,
-            paper=paper.value,
-            rounding=paper.rounding,
-            paper_error=float(paper_errors[key.row]),
-            seeds=tuple(runs[number].loss for number in sorted(runs)),
-            faults=(),
-        )
-        cells[key] = replace(cell, faults=tuple(_faults(cell, losses, paper_errors)))
+    for method, layers in ROWS:
+        name, (paper, rounding) = name_of(method, layers), printed()[method, layers, noise]
+        own, floor, paper_error = losses[name], losses[FLOOR], float(paper_errors[name])
+        runs = zoo.records[method, layers, noise] if layers else {}
+        cell = {
+            "method": method,
+            "layers": layers,
+            "noise": noise,
+            "row": name,
+            "loss": own.loss,
+            "error": own.error,
+            "floor": floor.loss,
+            "floor_error": floor.error,
+            "unadjusted": own.unadjusted,
+            "largest": own.largest,
+            "exploded": own.exploded,
+            "paper": paper,
+            "rounding": rounding,
+            "paper_error": paper_error,
+            "limit": _limit(paper, rounding, paper_error),
+            "seeds": [runs[number].loss for number in sorted(runs)],
+            "ratio": own.loss / floor.loss if floor.loss > NOTHING else None,
+            "over_paper": own.loss / paper if paper else None,
+        }
+        cells[method, layers, noise] = cell | {"faults": _faults(Results(cell), losses, paper_errors)}
     return cells, losses[ORACLE].unadjusted
 
 
-def _variants() -> dict[CellKey, str]:
+def _limit(paper: float, rounding: float, paper_error: float) -> float:
+    """The largest loss that the paper allows: its number, two standard errors of its estimator and its rounding."""
+    return paper + 2 * paper_error + rounding
+
+
+def _variants() -> dict[Place, str]:
     """The names of shipped models that were trained with less caution, by cell."""
     names = [name for name in further_models() if name.startswith(f"{PREFIX}caution=")]
-    return {CellKey(*place_of(name.partition("/")[2])[:3]): name for name in names}
+    return {place_of(name.partition("/")[2])[:3]: name for name in names}
 
 
-def _faults(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> list[str]:
+def _faults(cell: Any, losses: Losses, paper_errors: Mapping[str, float]) -> list[str]:
     """The conditions that the cell should satisfy and does not, in words."""
     faults = []
     if not cell.loss <= cell.limit + NOTHING:
         reason = _unreachable(cell) or _unsafe(cell, losses, paper_errors)
         faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{reason}")
-    gap, error = losses.difference(cell.key.row, FLOOR)
+    gap, error = losses.difference(cell.row, FLOOR)
     if gap < -4 * error - NOTHING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
-    for other in _simpler(cell.key):
-        gap, error = losses.difference(cell.key.row, other.row)
+    for other in _simpler(cell.method, cell.layers):
+        gap, error = losses.difference(cell.row, other)
         if gap > 4 * error + SAME * cell.loss + NOTHING:
-            faults.append(f"worse than {other.row}: {cell.loss:.4g} against {losses[other.row].loss:.4g}")
+            faults.append(f"worse than {other}: {cell.loss:.4g} against {losses[other].loss:.4g}")
     if cell.exploded:
         faults.append(f"{cell.exploded} of {losses.sequences:,} sequences explode")
     return faults
 
 
-def _unreachable(cell: Cell) -> str:
+def _unreachable(cell: Any) -> str:
     """In words, where what the paper's number allows is less than a GD++ model can have in expectation."""
-    if cell.method != "gdpp" or cell.layers is None:
+    if cell.method != "gdpp":
         return ""
     problem = problem_of(cell.noise)
     if cell.limit < (bound := const_loss(problem)):
         return f"; the expected loss of every GD++ model is at least that of ConstRR, {bound:.4g}"
-    shipped = load(f"zoo:gdpp/{cell.layers}/{cell.noise}")
+    shipped = load(f"{PREFIX}gdpp/{cell.layers}/{cell.noise}")
     least = min(least_loss(problem, cell.layers), exact_loss(problem, shipped))
-    return f"; the lowest expected loss found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
+    return f"; the lowest expected loss found for {cell.row} is {least:.3g}" if cell.limit < least else ""
 
 
-def _unsafe(cell: Cell, losses: Losses, paper_errors: Mapping[str, float]) -> str:
+def _unsafe(cell: Any, losses: Losses, paper_errors: Mapping[str, float]) -> str:
     """In words, which shipped model has the paper's number, and how much more often it explodes."""
-    name = _variants().get(cell.key)
+    place = (cell.method, cell.layers, cell.noise)
+    name = _variants().get(place)
     if name is None:
         return ""
-    limit, rare = replace(cell, paper_error=paper_errors[name]).limit, explosions()
-    often = [f"{rare[one].probability:.0e}" for one in (name, f"{PREFIX}{'/'.join(map(str, cell.key))}")]
+    limit, rare = _limit(cell.paper, cell.rounding, paper_errors[name]), explosions()
+    often = [f"{rare[one].probability:.0e}" for one in (name, f"{PREFIX}{'/'.join(map(str, place))}")]
     return (
         f"; {name} has {losses[name].loss:.4g}, allowed {limit:.4g}, and explodes with a probability of {often[0]} "
         f"instead of {often[1]}"
     )
 
 
-def _simpler(key: CellKey) -> list[CellKey]:
-    """The cells that this one should be at least as good as: one layer less, and the family that its own contains."""
-    if key.layers is None:
+def _simpler(method: str, layers: int | None) -> list[str]:
+    """The rows that one should be at least as good as: one layer less, and the family that its own contains."""
+    if layers is None:
         return []
-    others = [CellKey(key.method, key.layers - 1, key.noise)] if key.layers > 1 else []
-    place = FAMILIES.index(key.method)
-    return others + ([CellKey(FAMILIES[place - 1], key.layers, key.noise)] if place else [])
+    place = FAMILIES.index(method)
+    shallower = [name_of(method, layers - 1)] if layers > 1 else []
+    return shallower + ([name_of(FAMILIES[place - 1], layers)] if place else [])

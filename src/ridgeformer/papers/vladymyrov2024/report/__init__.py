@@ -7,6 +7,7 @@ which `_table` makes.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import metadata
 from pathlib import Path
@@ -14,15 +15,14 @@ from typing import Any
 
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.pages import svg, write_page as page_in
-from ridgeformer.papers.paper import Check, stated
+from ridgeformer.papers.paper import Check, claim_of
 from ridgeformer.papers.running import PaperOutcome, facts
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.figures import FIGURES
-from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
+from ridgeformer.papers.vladymyrov2024.figures import COLOURS, FIGURES, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
-from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, TableOne
+from ridgeformer.papers.vladymyrov2024.table import FLOOR, TableOne
 from ridgeformer.playground import charts
 from ridgeformer.zoo.explosions import nearest as nearest_models
 
@@ -59,31 +59,17 @@ def _repository() -> str:
     return str(next(address for name, address in addresses if name == "Repository"))
 
 
-def verdict(cell: Cell) -> str:
-    """Say what a cell falls short of, or how it compares with the paper's number.
-
-    Args:
-        cell: The cell.
-
-    Returns:
-        A few words.
-    """
-    if cell.faults:
+def _verdict(cell: Any) -> str:
+    """What a cell falls short of, or how it compares with the paper's number."""
+    if len(cell.faults):
         return "fails a check: " + "; ".join(cell.faults)
-    slack = 2 * cell.paper_error + cell.rounding
-    if cell.loss < cell.paper - slack:
-        return "clearly below the paper's number"
-    return "agrees with the paper's number"
+    below = cell.loss < cell.paper - 2 * cell.paper_error - cell.rounding
+    return "clearly below the paper's number" if below else "agrees with the paper's number"
 
 
 def _data(outcome: PaperOutcome) -> dict[str, Any]:
-    evidence = Evidence(outcome.results)
+    evidence = Evidence(outcome.results.stored, outcome.results.parts)
     table, claims = evidence.table, outcome.checks[: len(CLAIMS)]
-    cells = [
-        {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
-        for record, cell in zip(table.as_dict()["cells"], table.cells.values(), strict=True)
-    ]
-    methods = (*paper.FAMILIES, *paper.BASELINES, FLOOR)
     return {
         "summary": _summary(table, claims),
         "columns": paper.COLUMNS,
@@ -93,20 +79,23 @@ def _data(outcome: PaperOutcome) -> dict[str, Any]:
         "floor": FLOOR,
         "bayes": BAYES,
         "explodes": EXPLODES,
-        "sequences": {"table": evidence.sequences, "level": evidence.fewer},
+        "sequences": {"table": table.sequences, "level": evidence.fewer},
         "shown": SHOWN,
-        "rows": [{**row._asdict(), "name": row.name, "first": row.begins_group} for row in paper.ROWS],
-        "cells": cells,
+        "rows": [
+            {"method": row[0], "layers": row[1], "name": paper.name_of(*row), "first": paper.begins_group(*row)}
+            for row in paper.ROWS
+        ],
+        "cells": [{**cell.stored, "verdict": _verdict(cell)} for cell in table.cells.values()],
         "methods": [
             {
                 "name": method,
-                "label": paper.LABELS.get(method, method),
+                "label": paper.name_of(method),
                 "colour": COLOURS[method],
                 "dash": DASHES.get(method, ""),
                 "layered": method in paper.FAMILIES,
                 "mark": SHAPES.get(MARKERS.get(method, ""), ""),
             }
-            for method in methods
+            for method in (*paper.FAMILIES, *paper.BASELINES, FLOOR)
         ],
         "profiles": {noise: _profiles(evidence, noise) for noise in paper.COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
@@ -133,7 +122,7 @@ def _nearest() -> dict[str, Any]:
         [noise, one["name"], f"{one['ratio']:.3f}", str(one["explosions"])] for noise, one in nearest_models().items()
     ]
     columns = ["noise", "model", "loss / floor", "explosions"]
-    return _table("nearest", "Nearest to the floor", stated(_nearest), columns, rows)
+    return _table("nearest", "Nearest to the floor", claim_of(_nearest), columns, rows)
 
 
 def _explosions(evidence: Evidence) -> dict[str, Any]:
@@ -145,20 +134,19 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
     (losses above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find
     more. The search for GD++ takes no account of explosions.
     """
-    models = [(paper.CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
-    often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
+    models = {f"{paper.name_of(row.method, row.layers)}, {row.noise}": row for row in evidence.explosions.rows}
+    often = sorted((row.probability, name) for name, row in models.items() if row.probability > OFTEN)
     text = (
-        f"A sequence explodes if its loss is above {EXPLODES} times the signal. {stated(_explosions)} {len(often)} of "
-        f"{len(models)} models explode with a probability above {OFTEN:g}: "
+        f"A sequence explodes if its loss is above {EXPLODES} times the signal. {claim_of(_explosions)} {len(often)} "
+        f"of {len(models)} models explode with a probability above {OFTEN:g}: "
         f"{'; '.join(name for _, name in reversed(often))}."
     )
     rows = []
-    for key, row in models:
-        least = "at least about " if row["bound"] == "lower" else ""
-        rare = ["none seen", "", "0"]
-        if row["bound"] != "upper":
-            rare = [f"{least}{row['probability']:.1e}", f"{row['error']:.0e}", f"{row['hits']:.0f}"]
-        rows.append([str(key), row["actual"], *rare, "no caution" if row["price"] is None else f"{row['price']:.1%}"])
+    for name, row in models.items():
+        least = "at least about " if row.bound == "lower" else ""
+        rare = [f"{least}{row.probability:.1e}", f"{row.error:.0e}", f"{row.hits:.0f}"]
+        seen = rare if row.bound != "upper" else ["none seen", "", "0"]
+        rows.append([name, row.actual, *seen, "no caution" if row.price is None else f"{row.price:.1%}"])
     columns = ["model", "actual model", "explosion probability", "±", "effective hits", "price of caution"]
     return _table("x", "Explosions, actual models and the price of caution", text, columns, rows)
 
@@ -172,48 +160,43 @@ def _baselines(table: TableOne) -> dict[str, Any]:
     """
     rows = []
     for noise in paper.COLUMNS:
-        cells = [cell for cell in table.cells.values() if cell.noise == noise]
-        known = {cell.method: cell for cell in cells if not cell.layers}
-        best = min((cell for cell in cells if cell.layers), key=lambda cell: cell.loss)
-        pairs = (text for name in paper.BASELINES for text in (short(known[name].loss), short(known[name].paper)))
-        ratio = f"{best.ratio:.2f}" if best.ratio < float("inf") else "-"
+        known, best = [table[name, None, noise] for name in paper.BASELINES], table.best(noise)
+        pairs = (short(number) for cell in known for number in (cell.loss, cell.paper))
+        ratio = "-" if best.ratio is None else f"{best.ratio:.2f}"
         rows.append(
-            [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.key.row}: {short(best.loss)}", ratio]
+            [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.row}: {short(best.loss)}", ratio]
         )
     names = [text for name in paper.BASELINES for text in (name, "paper")]
     columns = ["noise", "floor", "±", *names, "best model", "ratio"]
-    return _table("baselines", "Baselines and floors", stated(_baselines), columns, rows)
+    return _table("baselines", "Baselines and floors", claim_of(_baselines), columns, rows)
 
 
 def _summary(table: TableOne, claims: Sequence[Check]) -> str:
-    models = [cell for cell in table.cells.values() if cell.layers]
-    below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
-    names = "supported", "partly supported", "contradicted"
-    counts = {name: sum(claim.verdict == name for claim in claims) for name in names}
-    nearest = min((cell for cell in models if cell.ratio < float("inf")), key=lambda cell: cell.ratio)
+    verdicts = Counter(claim.verdict for claim in claims)
+    nearest = min((cell for cell in table.models if cell.ratio), key=lambda cell: cell.ratio)
     return (
-        f"{len(models)} trained models and {len(table.cells) - len(models)} baselines, evaluated on "
-        f"{table.sequences:,} fresh sequences each. {below} of the models have a lower loss than in the paper; "
-        f"{len(table.faulty)} cells fail a check. The model closest to its floor is {nearest.key}, with "
-        f"{nearest.ratio:.2f} times the floor. Of the {len(claims)} claims of the paper, {counts['supported']} "
-        f"are supported by the measurements, {counts['partly supported']} partly supported and "
-        f"{counts['contradicted']} contradicted."
+        f"{len(table.models)} trained models and {len(table.cells) - len(table.models)} baselines, evaluated on "
+        f"{table.sequences:,} fresh sequences each. {table.better} of the models have a lower loss than in the paper; "
+        f"{len(table.faulty)} cells fail a check. The model closest to its floor is {nearest.row}, {nearest.noise}, "
+        f"with {nearest.ratio:.2f} times the floor. Of the {len(claims)} claims of the paper, {verdicts['supported']} "
+        f"are supported by the measurements, {verdicts['partly supported']} partly supported and "
+        f"{verdicts['contradicted']} contradicted."
     )
 
 
 def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
     part = evidence.profiles[noise]
     return {
-        **part,
-        "sigmas": [round(sigma, 6) for sigma in part["sigmas"]],
+        **part.stored,
+        "sigmas": [round(sigma, 6) for sigma in part.sigmas],
         "depths": paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:],
-        "losses": {row: [float(f"{loss:.4g}") for loss in losses] for row, losses in part["losses"].items()},
+        "losses": {row: [float(f"{loss:.4g}") for loss in losses] for row, losses in part.losses.items()},
     }
 
 
 def _made(evidence: Evidence) -> dict[str, Any]:
     """How the page was made."""
-    made = evidence.results["training"]
+    made = evidence.training
     seeds = f"seeds {paper.SEEDS[0]} to {paper.SEEDS[-1]}"
     evaluated = (
         f"{evidence.sequences:,} sequences of seed {evidence.table.seed}, exact losses; {evidence.fewer:,} for losses "
@@ -221,10 +204,10 @@ def _made(evidence: Evidence) -> dict[str, Any]:
     )
     now = {name: "/".join(value) if isinstance(value, list) else value for name, value in facts().items()}
     rows = [
-        ("models", f"{made['cells']} cells, each the best of {seeds} by the loss after training"),
-        ("training", f"{made['runs']:,} runs, {made['seconds'] / 60:.0f} minutes in total, each in one process"),
-        ("protocol", ", ".join(f"{name} {value}" for name, value in made["protocol"].items())),
-        ("trained with", ", ".join(f"{name} {value}" for name, value in made["made_with"].items())),
+        ("models", f"{made.cells} cells, each the best of {seeds} by the loss after training"),
+        ("training", f"{made.runs:,} runs, {made.seconds / 60:.0f} minutes in total, each in one process"),
+        ("protocol", ", ".join(f"{name} {value}" for name, value in made.protocol.items())),
+        ("trained with", ", ".join(f"{name} {value}" for name, value in made.made_with.items())),
         ("evaluation", evaluated),
         ("problems", "d = 10, n = 20, x and w standard normal"),
         ("evaluated with", ", ".join(f"{name} {value}" for name, value in now.items())),

@@ -143,6 +143,28 @@ def random_model(
     return LinearTransformer.random(family, **shape, scale=size / np.sqrt(heads), seed=seed)
 
 
+def random_cases(
+    what: str, cases: Iterable[tuple[str, int, int, int]], seed: int, form: str = "{}"
+) -> dict[str, tuple[LinearTransformer, Problem]]:
+    """Make random models of seven layers with problems of their size.
+
+    Args:
+        what: How the names of the cases begin.
+        cases: The family, the heads, d and n of each.
+        seed: Seed of the models.
+        form: How the heads, d and n are named.
+
+    Returns:
+        The models and problems by name.
+    """
+    made = {}
+    for family, heads, dim, context in cases:
+        name = f"{what}, {family}, {form.format(f'{heads} head' + 's' * (heads > 1), dim, context)}"
+        model = random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed)
+        made[name] = model, Problem(dim, context, "uniform(0,1)")
+    return made
+
+
 STATEMENTS = {
     "linear_model": "Every layer maintains an implicit linear model",
     "quadratic": "Linear transformers cannot represent a quadratic function",

@@ -11,7 +11,6 @@ ridge regression with this variance: ConstRR bounds every GD++ model from below,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import Float, real
 from ridgeformer.wishart import eigenvalues
 
-Variance = Callable[[Noise], float]
 NOISES = ["uniform(0,5)", "categorical(1,3)", "expon(scale=2)"]
 SEQUENCES = 100_000
 
@@ -101,13 +99,12 @@ def variance(noise: Noise) -> float:
     return noise.second_moment
 
 
-def risk_of_noise(problem: Problem, model: LinearTransformer, variance: Variance = variance) -> float:
+def risk_of_noise(problem: Problem, model: LinearTransformer) -> float:
     """Compute the risk of a GD++ model over the problem's distribution of sigma.
 
     Args:
         problem: The problem.
         model: A GD++ model.
-        variance: Maps the noise distribution to the variance at which the risk is taken.
 
     Returns:
         The risk.
@@ -115,14 +112,13 @@ def risk_of_noise(problem: Problem, model: LinearTransformer, variance: Variance
     return float(risk(problem, model, variance(problem.noise)))
 
 
-def check(seed: int = 0, variance: Variance = variance) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Check that GD++ only sees E[sigma^2].
 
     Quadrature is compared with random sequences, the average over sigma with E[sigma^2], and ConstRR with GD++ models.
 
     Args:
         seed: Seed of the sequences.
-        variance: As for `risk_of_noise`; tests replace it by a wrong one.
 
     Returns:
         The checks.
@@ -130,10 +126,10 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Bound]:
     problems = [Problem(noise=noise) for noise in NOISES]
     models = [trained_gdpp(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
     pairs = list(zip(models, problems, strict=True))
-    wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m, variance) - 1) for m, p in pairs)
+    wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m) - 1) for m, p in pairs)
     return [
         Bound("average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
-        *_sampled(pairs, variance, seed),
+        *_sampled(pairs, seed),
         _below(problems[0], seed),
     ]
 
@@ -144,7 +140,7 @@ def _averaged(model: LinearTransformer, problem: Problem) -> float:
     return float(chance @ risk(problem, model, sigma**2))
 
 
-def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance, seed: int) -> list[Bound]:
+def _sampled(pairs: list[tuple[LinearTransformer, Problem]], seed: int) -> list[Bound]:
     """The risk and the adjusted loss by quadrature against a Monte Carlo estimate, in its standard errors."""
     from ridgeformer.exact import const_loss, exact_loss
 
@@ -152,7 +148,7 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     for model, problem in pairs:
         draw = problem.moments(SEQUENCES, seed=seed)
         const = 0.5 * np.square(ConstRR.tune(problem).weights(draw.moments) - draw.ridge).sum(1)
-        away["risk of GD++"].append(_deviation(risk_of_noise(problem, model, variance), model, draw, draw.task))
+        away["risk of GD++"].append(_deviation(risk_of_noise(problem, model), model, draw, draw.task))
         away["adjusted loss of GD++"].append(_deviation(exact_loss(problem, model), model, draw, draw.ridge))
         deviation = float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES))
         away["adjusted loss of ConstRR"].append(deviation)

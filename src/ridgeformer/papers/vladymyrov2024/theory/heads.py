@@ -23,9 +23,6 @@ from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relati
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float
 
-Make = Callable[[int], Diag]
-Merge = Callable[[Diag], Diag]
-Measure = Callable[..., dict[str, float]]
 ROUNDING = 1e-12
 LAYERS, EFFORT = 3, 0.3  # of the models that `second_head` trains
 
@@ -127,23 +124,18 @@ def random_head(seed: int = 0) -> Diag:
     return _diag(random_model("diag", dim=4, context=9, layers=7, seed=seed))
 
 
-def check(
-    seed: int = 0, one_head: Make = random_head, merge: Merge = merge, second_head: Measure = second_head
-) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Check the constraint of one head, two heads for five, the last layer, and what training makes of a second head.
 
     Args:
         seed: Seed of the models and sequences.
-        one_head: Makes parameters with one head from a seed; tests replace it by a wrong one.
-        merge: As the function `merge`; tests replace it by a wrong one.
-        second_head: As the function `second_head`; tests replace it by a wrong one.
 
     Returns:
         The checks.
     """
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
-        Bound("one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
+        Bound("one head: xx yy = xy yx in 7 random layers", float(departure(random_head(seed)).max()), ROUNDING),
         Bound("five heads are equivalent to two, 4 layers", _changed(seed, 5, merge), ROUNDING),
         Bound("the last layer needs only one head, 4 layers", _changed(seed, 2, one_head_last), ROUNDING),
         Bound("one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
@@ -164,7 +156,7 @@ def _zoo() -> float:
     return max(float(departure(_diag(zoo.shipped().model(*cell))).max()) for cell in cells)
 
 
-def _changed(seed: int, heads: int, change: Merge) -> float:
+def _changed(seed: int, heads: int, change: Callable[[Diag], Diag]) -> float:
     """Predictions of a random model against those with changed parameters, token by token."""
     one = random_model("diag", dim=4, context=9, layers=4, heads=heads, seed=seed)
     other = LinearTransformer(change(_diag(one)), 4)

@@ -11,6 +11,7 @@ layer l, which with these initial values is one layer late.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_cases, random_model, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float, array
 
@@ -78,12 +79,13 @@ def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
     return Blocks(whole[:, :d, :d], whole[:, :d, d], whole[:, d, :d], whole[:, d, d])
 
 
-def update(blocks: Blocks, state: LinearModels) -> LinearModels:
+def update(blocks: Blocks, state: LinearModels, sign: float = -1.0) -> LinearModels:
     """Compute the linear model after a layer from the one before: the lemma, corrected.
 
     Args:
         blocks: The blocks of the layer.
         state: The linear model before, without the layer axis.
+        sign: The sign of b w' in M; the paper prints 1.
 
     Returns:
         The linear model after, without the layer axis.
@@ -91,25 +93,14 @@ def update(blocks: Blocks, state: LinearModels) -> LinearModels:
     A, b, c, d = blocks
     M, u, a, w = state
     return LinearModels(
-        M + A @ M - b[:, :, None] * w[:, None, :],
-        u + _times(A, u) + a[:, None] * b,
+        M + A @ M + sign * b[:, :, None] * w[:, None, :],
+        u + times(A, u) + a[:, None] * b,
         (1 + d) * a + (c * u).sum(1),
-        (1 + d)[:, None] * w - _times(np.swapaxes(M, 1, 2), c),
+        (1 + d)[:, None] * w - times(np.swapaxes(M, 1, 2), c),
     )
 
 
-def printed_update(blocks: Blocks, state: LinearModels) -> LinearModels:
-    """Compute the same by the lemma as the paper prints it: + b w' in M.
-
-    Args:
-        blocks: The blocks of the layer.
-        state: The linear model before, without the layer axis.
-
-    Returns:
-        The linear model after, without the layer axis.
-    """
-    M = state.M + blocks.A @ state.M + blocks.b[:, :, None] * state.w[:, None, :]
-    return update(blocks, state)._replace(M=M)
+printed_update = functools.partial(update, sign=1.0)
 
 
 def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update = update) -> LinearModels:
@@ -182,33 +173,27 @@ def reconstruct(states: LinearModels, x: Float, y: Float) -> Float:
     return np.concatenate([features, labels[..., None]], axis=-1)
 
 
-def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Compare the tokens of every layer with the linear model, for every family.
 
     Args:
         seed: Seed of the models and sequences.
-        update: The recursion; tests replace it by a wrong one.
-        late: Compares layer l with the linear model of layer l - late; the paper's index is 1 late.
 
     Returns:
         The checks.
     """
     from ridgeformer.loading import load
 
-    small, usual = Problem(4, 9, "uniform(0,1)"), Problem(noise="uniform(0,5)")
-    cases: dict[str, tuple[LinearTransformer, Problem]] = {}
-    for family, heads in CASES:
-        model = random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed)
-        cases[f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}"] = model, small
+    small, usual, bounds = Problem(4, 9, "uniform(0,1)"), Problem(noise="uniform(0,5)"), []
+    cases = random_cases("tokens of 7 layers", [(family, heads, 4, 9) for family, heads in CASES], seed)
     cases["tokens of 7 trained layers, full"] = load("zoo:full/7/uniform(0,5)"), usual
-    bounds = []
     for what, (model, problem) in cases.items():
-        error, printed = (_error(model, problem, seed, rule, late) for rule in (update, printed_update))
+        error, printed = (_error(model, problem, seed, rule) for rule in (update, printed_update))
         wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
         bounds.append(Bound(what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
     model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
     what = "tokens of layer l belong to the linear model of layer l"
-    error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
+    error, printed = (_error(model, small, seed, update, late) for late in (0, 1))
     bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
     what = "(M, u, a, w) agree with those read from the tokens, full, 2 heads"
     error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
@@ -216,8 +201,8 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Bound]:
     return bounds
 
 
-def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update, late: int) -> float:
-    """Over context tokens and queries of 8 noisy sequences, and every layer."""
+def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update, late: int = 0) -> float:
+    """Over context tokens and queries of 8 noisy sequences, and every layer; layer l beside the model of l - late."""
     s = problem.sequences(8, seed=seed, queries=3)
     truth = model.tokens(s.x, s.y, s.queries)
     states = follow(model, s.x, s.y, update)
@@ -247,5 +232,14 @@ def initial(count: int, dim: int) -> LinearModels:
     return LinearModels(np.broadcast_to(np.eye(dim), (count, dim, dim)), zero, np.ones(count), zero)
 
 
-def _times(matrices: Float, vectors: Float) -> Float:
-    return np.asarray(np.einsum("bij,bj->bi", matrices, vectors))
+def times(matrices: Float, vectors: Float) -> Float:
+    """Multiply matrices and vectors.
+
+    Args:
+        matrices: Matrices, [..., d, d].
+        vectors: Vectors, [..., d].
+
+    Returns:
+        The products, [..., d].
+    """
+    return np.asarray(np.einsum("...ij,...j->...i", matrices, vectors))

@@ -25,8 +25,8 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
-from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, initial, read_off, stacked
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_cases, random_model, relative_error
+from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, initial, read_off, stacked, times
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float
 
@@ -60,8 +60,8 @@ class Terms(NamedTuple):
         """Return what each term adds to w, [L, B, d] each: they sum to the change of w, layer by layer."""
         return {
             "rescaling": self.s[..., None] * self.states.w[:-1],
-            "gradient": -_times(self.Pi, self.g),
-            "momentum": -_times(self.Phi, self.states.u[:-1]),
+            "gradient": -times(self.Pi, self.g),
+            "momentum": -times(self.Phi, self.states.u[:-1]),
         }
 
 
@@ -81,18 +81,8 @@ def factor(M: Float, u: Float, a: Float, w_star: Float) -> Float:
 
 
 def printed_factor(M: Float, u: Float, a: Float, w_star: Float) -> Float:
-    """Compute M + a u w*', as the appendix prints it.
-
-    Args:
-        M: As for `factor`.
-        u: As for `factor`.
-        a: As for `factor`.
-        w_star: As for `factor`.
-
-    Returns:
-        The matrix, [B, d, d].
-    """
-    return factor(M, a[:, None] * u, a, w_star)
+    """Compute M + a u w*', as the appendix prints it. See `factor`."""
+    return np.asarray(M + (a[:, None] * u)[:, :, None] * w_star[:, None, :])
 
 
 def terms(model: LinearTransformer, moments: Moments, factor: Factor = factor) -> Terms:
@@ -130,8 +120,8 @@ def _layer(
     (xx, xy), (yx, yy) = omega
     M, u, a, w = state
     rest, turned = a[:, None] * w_star - w, np.swapaxes(M, 1, 2)
-    F, g = factor(M, u, a, w_star), _times(S, rest)
-    alpha = _times(F, g) + (a * rho)[:, None] * u
+    F, g = factor(M, u, a, w_star), times(S, rest)
+    alpha = times(F, g) + (a * rho)[:, None] * u
     whole = M + u[:, :, None] * w_star[:, None, :]
     sigma = whole @ S @ np.swapaxes(whole, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :]
     Lambda = -xy * (a**2 * rho)[:, None, None] * np.eye(len(M[0])) - xx * sigma
@@ -140,30 +130,25 @@ def _layer(
     Pi, Phi = yx * turned @ F, yx * (a * rho)[:, None, None] * turned
     after = LinearModels(
         M + xx * sigma @ M - xy * alpha[:, :, None] * w[:, None, :],
-        u - _times(Lambda, u) + _times(Gamma, g),
+        u - times(Lambda, u) + times(Gamma, g),
         (1 + s) * a + yx * (alpha * u).sum(1),
-        (1 + s)[:, None] * w - _times(Pi, g) - _times(Phi, u),
+        (1 + s)[:, None] * w - times(Pi, g) - times(Phi, u),
     )
     return (Lambda, Gamma, s, Pi, Phi, g), after
 
 
-def check(seed: int = 0, factor: Factor = factor) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Compare u and w of every layer in momentum form with those that the tokens themselves show.
 
     Args:
         seed: Seed of the models and sequences.
-        factor: Computes F; tests replace it by a wrong one.
 
     Returns:
         The checks.
     """
     from ridgeformer.loading import load
 
-    cases: dict[str, tuple[LinearTransformer, Problem]] = {}
-    for family, heads, dim, context in CASES:
-        model = random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed)
-        what = f"u and w of 7 layers, {family}, {heads} head{'s' * (heads > 1)}, d = {dim}, n = {context}"
-        cases[what] = model, Problem(dim, context, "uniform(0,1)")
+    cases = random_cases("u and w of 7 layers", CASES, seed, "{}, d = {}, n = {}")
     cases["u and w of 7 trained layers, diag"] = load("zoo:diag/7/uniform(0,5)"), Problem(noise="uniform(0,5)")
     bounds = []
     for what, (model, problem) in cases.items():
@@ -195,7 +180,3 @@ def _momentum_of_gdpp(seed: int) -> float:
     model = random_model("gdpp", dim=5, context=20, layers=7, seed=seed)
     form = terms(model, Problem(5, 20, "uniform(0,1)").moments(8, seed=seed).moments)
     return float(max(np.abs(form.states.u).max(), np.abs(form.parts()["momentum"]).max()))
-
-
-def _times(matrices: Float, vectors: Float) -> Float:
-    return np.asarray(np.einsum("...ij,...j->...i", matrices, vectors))

@@ -13,7 +13,6 @@ nothing. A model's own cosine is smaller, about sqrt((1 + 4/d) / n).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from ridgeformer.papers.vladymyrov2024.theory import Bound, fitted_power, random
 from ridgeformer.problems import Problem, Sequences
 from ridgeformer.validation import Float, array, integer, number
 
-Labels = Callable[[LinearTransformer, Float, Float], Float]
 TOKENS = 100  # context lengths up to which labels are found token by token
 ROUNDING = 1e-9  # of a squared cosine, in float64
 GRID = [(2, 20), (10, 20), (10, 100), (5, 400), (20, 400)]  # d, n
@@ -143,12 +141,11 @@ def context_for(dim: int, *, cosine: float = 0.1, chance: float = 0.99) -> int:
     return int(np.ceil(brentq(lambda z: below(z) - chance, 1e-12, most + 1) / cosine**2))
 
 
-def check(seed: int = 0, labels: Labels = labels) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Check the bound for any model, its law, its rate in n and d, and the paper's 0.1.
 
     Args:
         seed: Seed of the models and sequences.
-        labels: Computes labels; tests replace it by a wrong one.
 
     Returns:
         The checks.
@@ -156,7 +153,7 @@ def check(seed: int = 0, labels: Labels = labels) -> list[Bound]:
     by_n: dict[float, float] = {n: _mean_largest(5, n, seed) for n in (100, 200, 400, 800, 1600)}
     by_d: dict[float, float] = {d + 4: _mean_largest(d, 1600, seed) for d in (1, 4, 12, 28)}
     return [
-        *_models(seed, labels),
+        *_models(seed),
         Bound("E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0),
         Bound("the same with noise in y (d replaces d - 1): difference in standard errors", _law(seed, True), 5.0),
         fitted_power("R^2: falls as n^-1", by_n, -1, 0.15),
@@ -165,9 +162,9 @@ def check(seed: int = 0, labels: Labels = labels) -> list[Bound]:
     ]
 
 
-def _models(seed: int, labels: Labels) -> list[Bound]:
+def _models(seed: int) -> list[Bound]:
     """Random and trained models: none above R^2; and how their own cosines fall with n."""
-    worst, means = _zoo(seed, labels), dict[float, float]()
+    worst, means = _zoo(seed), dict[float, float]()
     for n in (20, 80, 320, 1280):
         s = _noiseless(5, n, 300, seed)
         most = largest_square(s.x)
@@ -181,7 +178,7 @@ def _models(seed: int, labels: Labels) -> list[Bound]:
     ]
 
 
-def _zoo(seed: int, labels: Labels) -> float:
+def _zoo(seed: int) -> float:
     """The largest excess over R^2 of seven trained layers on noisy sequences of the paper's size."""
     from ridgeformer.loading import load
 

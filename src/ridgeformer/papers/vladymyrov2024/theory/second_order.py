@@ -26,25 +26,24 @@ from ridgeformer.papers.vladymyrov2024.theory import Bound, gdpp_solver as solve
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
 from ridgeformer.validation import Array, array
 
+PLAN, STEP = solver.PAPER, 1.0  # how layers are chosen, and the gradient step of the last lemma
 PRINTED = solver.Plan(lambda interval: 1 / (3 * interval.least), every=False)
 RATE = (4 / 9) / (1 - 1 / 3.3) ** 2  # the lemma's constant c: what a layer makes of kappa = 1.1
 HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], object)  # orthogonal, times 2
 ROTATION = np.array([[2, -1, 2], [2, 2, -1], [-1, 2, 2]], object)  # orthogonal, times 3
 
 
-def check(seed: int = 0, plan: solver.Plan = solver.PAPER, step: float = 1.0) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Check every claim about GD++ as a second-order solver.
 
     Args:
         seed: Seed of the sequences.
-        plan: How layers are chosen; tests replace it by a wrong one.
-        step: Scales the gradient step of the last lemma; tests replace it by a wrong one.
 
     Returns:
         The checks.
     """
-    lemmas = [_final_step(seed, step), _large_kappa(plan), _small_kappa(plan), _exactly(plan)]
-    return [*lemmas, _theorem(plan), _sequences(seed, plan), _many_digits(plan), *_growth(plan)]
+    lemmas = [_final_step(seed), _large_kappa(), _small_kappa(), _exactly()]
+    return [*lemmas, _theorem(), _sequences(seed), _many_digits(), *_growth()]
 
 
 def sequences_with(
@@ -72,9 +71,9 @@ def sequences_with(
     return np.asarray(x), np.asarray(y), solution
 
 
-def _final_step(seed: int, step: float) -> Bound:
+def _final_step(seed: int) -> Bound:
     """Along every direction of 32 sequences, and along the largest eigenvalue's, where the bound is reached."""
-    model = LinearTransformer(GDpp(omega=[[0.0, -step]]), dim=5)
+    model = LinearTransformer(GDpp(omega=[[0.0, -STEP]]), dim=5)
     worst, reached = 0.0, math.inf
     for epsilon in (1.0, 0.1, 1e-3, 1e-6):
         x, y, solution = sequences_with(np.linspace(1, 1 + epsilon, 5), 32, 12, seed=seed)
@@ -87,70 +86,70 @@ def _final_step(seed: int, step: float) -> Bound:
     return Bound("one step: |w - w*| / (epsilon |w*|)", worst, 1 + 1e-8, {"least along the largest": reached})
 
 
-def _large_kappa(plan: solver.Plan) -> Bound:
+def _large_kappa() -> Bound:
     """Return max / min of s (1 - gamma s)^2 over 2001 points, over c kappa."""
     kappas = (1.1, 1.5, 2.0, 3.5, 10.0, 1e3, 1e6, 1e12)
-    factors = [_ratio(Decimal(kappa), plan) / kappa for kappa in kappas]
+    factors = [_ratio(Decimal(kappa), PLAN) / kappa for kappa in kappas]
     printed = _ratio(Decimal(2), PRINTED) / 2  # from 3 on an eigenvalue vanishes
     facts = {"c": RATE, "kappa' / kappa": dict(zip(map(str, kappas), factors, strict=True))}
     return Bound("kappa >= 1.1: kappa' / (c kappa)", max(factors) / RATE, 1 + 1e-12, facts, printed / RATE)
 
 
-def _small_kappa(plan: solver.Plan) -> Bound:
+def _small_kappa() -> Bound:
     """(kappa' - 1) / (2 epsilon^2) at kappa = 1 + epsilon; the proof's last line forgets the 1."""
     with localcontext(prec=120):
         smalls = [Decimal(10) ** -power for power in (1, 2, 4, 8, 16, 32)]
-        after = [_exact_ratio(1 + small, plan, 101) for small in smalls]
+        after = [_exact_ratio(1 + small, PLAN, 101) for small in smalls]
         errors = [float((ratio - 1) / (2 * small**2)) for ratio, small in zip(after, smalls, strict=True)]
         printed = max(float(ratio / (2 * small**2)) for ratio, small in zip(after, smalls, strict=True))
     facts = {"(kappa' - 1) / epsilon^2, from 0.1 to 1e-32": [2 * error for error in errors]}
     return Bound("kappa <= 1.1: (kappa' - 1) / (2 epsilon^2)", max(errors), 1.0, facts, printed)
 
 
-def _exactly(plan: solver.Plan) -> Bound:
+def _exactly() -> Bound:
     """The closed form of kappa', which holds at every kappa."""
     worst = Decimal(0)
     with localcontext(prec=120):
         for kappa in [1 + Decimal(10) ** power for power in range(-32, 13)]:
             claimed = (kappa - 1) ** 2 * (4 * kappa - 1) / (3 * kappa - 1) ** 2
-            worst = max(worst, abs((_exact_ratio(kappa, plan, 11) - 1) / claimed - 1))
+            worst = max(worst, abs((_exact_ratio(kappa, PLAN, 11) - 1) / claimed - 1))
     return Bound("kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
 
 
-def _theorem(plan: solver.Plan) -> Bound:
+def _theorem() -> Bound:
     """Measured error over epsilon on 50 log-spaced eigenvalues, with as many layers as the plan asks for."""
     grid = [(kappa, epsilon) for kappa in (2.0, 1e2, 1e4, 1e6, 1e9, 1e12) for epsilon in (1e-1, 1e-3, 1e-10, 1e-30)]
-    errors = [_measured(kappa, epsilon, plan) for kappa, epsilon in grid]
+    errors = [_measured(kappa, epsilon, PLAN) for kappa, epsilon in grid]
     printed = max(_measured(kappa, epsilon, PRINTED) for kappa, epsilon in grid)
-    most = {"kappa": 1e12, "epsilon": 1e-30, "layers": layers_needed(1e12, 1e-30, plan)}
-    facts = {**most, "with the proof's slack": layers_needed(1e12, 1e-30 / 2e12, plan)}
+    most = {"kappa": 1e12, "epsilon": 1e-30, "layers": layers_needed(1e12, 1e-30, PLAN)}
+    facts = {**most, "with the proof's slack": layers_needed(1e12, 1e-30 / 2e12, PLAN)}
     return Bound("kappa 2 to 1e12, epsilon to 1e-30: error / epsilon", max(errors), 1.0, facts, printed)
 
 
-def _sequences(seed: int, plan: solver.Plan) -> Bound:
+def _sequences(seed: int) -> Bound:
     """The model itself, token by token in float64, on noisy sequences."""
     kappa, epsilon = 1e4, 1e-8
     with localcontext(solver.digits(kappa, epsilon)):
-        model = solver.as_model(solver.schedule(Decimal(kappa), Decimal(epsilon), plan, largest=Decimal(20)), dim=8)
+        model = solver.as_model(solver.schedule(Decimal(kappa), Decimal(epsilon), PLAN, largest=Decimal(20)), dim=8)
     x, y, solution = sequences_with(20 * log_spaced(kappa, 8), 16, 20, seed=seed)
     error = float(_distance(model, x, y, solution).max())
     facts = {"kappa": kappa, "layers": model.layers}
     return Bound("tokens in float64: |w - w*| / |w*|", error, epsilon, facts)
 
 
-def _many_digits(plan: solver.Plan) -> Bound:
+def _many_digits() -> Bound:
     """Token by token in decimals."""
     kappa, epsilon = 10**12, Decimal("1e-30")
     with localcontext(prec=200):
-        layers = solver.schedule(Decimal(kappa), epsilon, plan)
+        layers = solver.schedule(Decimal(kappa), epsilon, PLAN)
         error = float(token_error(layers, [Decimal(1), Decimal("1e-3"), Decimal("1e-6")]))
     facts = {"kappa": float(kappa), "layers": len(layers)}
     return Bound("tokens in 200 digits: |y - <x, w*>| / (|x| |w*|)", error, float(epsilon), facts)
 
 
-def _growth(plan: solver.Plan) -> list[Bound]:
+def _growth() -> list[Bound]:
     """Slopes of the layers needed, for the worst spectrum."""
-    fit = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
+    fit = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, PLAN)))
     slopes = {"log kappa": (fit.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (fit.epsilon, 1 / math.log(2))}
     checks = []
     for (name, (slope, limit)), error, room in zip(slopes.items(), fit.errors[:2], (0.02, 0.1), strict=True):

@@ -15,7 +15,6 @@ times as large: small only where both n >> d and sigma^2 >> d. The conclusion st
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from ridgeformer.papers.vladymyrov2024.theory import Bound, fitted_power, relati
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
 
-Step = Callable[[Moments, float, float], Array]
 ROUNDING = 1e-12
 SIZES = [1e-7, 1e-6, 1e-5, 1e-4]  # of omega_xy; sum y^2 is about 1e2
 NOISE = [1.0, 2.0, 5.0, 10.0, 20.0]
@@ -118,12 +116,11 @@ def measured_dropped_over_kept(problem: Problem, *, sequences: int, seed: int = 
     return ratio, float((dropped - ratio * kept).std() / kept.mean() / np.sqrt(sequences))
 
 
-def check(seed: int = 0, step: Step = step) -> list[Bound]:
+def check(seed: int = 0) -> list[Bound]:
     """Compare the exact step with tokens, and the approximation with the exact step, by omega_xy and by noise.
 
     Args:
         seed: Seed of the sequences.
-        step: Computes the step size; tests replace it by a wrong one.
 
     Returns:
         The checks.

@@ -1,8 +1,15 @@
-"""How the paper's methods look, and losses against depth and noise: figures 1, 2, 3, 6, 7 and 8."""
+"""The figures of the paper and two more, as functions of stored measurements. Needs matplotlib.
+
+Figures 1 to 7 are those of the paper: losses against depth and noise (1, 2, 3 and 6), weights (4), losses by layer (5
+and 7). Figure 8, the ratio of every loss to the floor, and `layers`, the layers that GD++ needs, are additions.
+
+>>> from ridgeformer.papers.vladymyrov2024.figures import FIGURES
+>>> list(FIGURES)
+['1', '2', '3', '4', '5', '6', '7', '8', 'layers']
+"""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from itertools import compress
@@ -11,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeformer.losses import EXPLODES
-from ridgeformer.papers.paper import Picture, Results
+from ridgeformer.papers.paper import Picture
 from ridgeformer.papers.vladymyrov2024 import paper
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, SIGMA_MAX, UNIFORM, Row
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence, of_evidence
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, SIGMA_MAX, UNIFORM, name_of
 from ridgeformer.papers.vladymyrov2024.render import column_name, column_tex
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, NOTHING, TableOne
+from ridgeformer.papers.vladymyrov2024.theory.layers_needed import METHODS, SECOND_ORDER
 from ridgeformer.plotting import style
 from ridgeformer.plotting.style import blank, logarithmic, mark_exploded, panel
 
@@ -37,32 +45,6 @@ CROSS = (
     f"{EXPLODES} d, while always predicting zero has a loss of about d / 2. At such a level the mean is dominated by "
     "these sequences and says little about the others."
 )
-PICTURES: dict[str, Picture] = {}
-NEEDS: dict[str, tuple[str, ...]] = {}  # the parts of the evidence that each figure shows
-Draw = Callable[[Evidence], "Figure"]
-
-
-def figure(name: str, needs: tuple[str, ...], note: str = "") -> Callable[[Draw], Draw]:
-    """Decorate a function that draws a figure from the evidence, which makes it one of the paper's pictures.
-
-    Args:
-        name: The number of the figure in the paper, or a name.
-        needs: The parts of the evidence that it shows.
-        note: What the caption says after what the docstring of the function states.
-
-    Returns:
-        The decorator. The decorated function takes the evidence and returns the figure.
-    """
-
-    def register(draw: Draw) -> Draw:
-        @functools.wraps(draw)
-        def from_results(results: Results) -> Figure:
-            return draw(Evidence(results))
-
-        PICTURES[name], NEEDS[name] = Picture(from_results, note), needs
-        return draw
-
-    return register
 
 
 def shade(axis: Axes, sigmas: Iterable[float], can_occur: Iterable[bool]) -> None:
@@ -168,14 +150,14 @@ def _draw_depths(axis: Axes, table: TableOne, noise: str) -> None:
 
 def _draw_profiles(axis: Axes, evidence: Evidence, noise: str, depth: int = DEPTHS[-1], low: float = LOWEST) -> None:
     """One problem and depth: three families, the baselines and the Bayes predictor."""
-    part = evidence.profiles[noise]
+    sigmas, inside = evidence.levels(noise)
     logarithmic(axis, low, HIGHEST)  # before crosses are drawn, which stay inside
-    shade(axis, part["sigmas"], part["inside"])
+    shade(axis, sigmas, inside)
     for method in (*BASELINES, BAYES, *FAMILIES):
-        row = Row(method, depth if method in FAMILIES else None).name
-        width = 1.0 if method in DASHES else 1.6
-        axis.plot(part["sigmas"], part["losses"][row], **_look(method, markers=False, linewidth=width))
-        mark_exploded(axis, part["sigmas"], part["losses"][row], part["exploded"][row], COLOURS[method])
+        row = method, depth if method in FAMILIES else None
+        losses, width = evidence.curve(noise, *row), 1.0 if method in DASHES else 1.6
+        axis.plot(sigmas, losses, **_look(method, markers=False, linewidth=width))
+        mark_exploded(axis, sigmas, losses, evidence.exploded(noise, *row), COLOURS[method])
 
 
 def _draw_every_depth(canvas: Any, evidence: Evidence, noise: str) -> Any:
@@ -187,9 +169,8 @@ def _draw_every_depth(canvas: Any, evidence: Evidence, noise: str) -> Any:
     return axes
 
 
-@figure("1", ("tuned", "table"))
 def loss_by_depth(evidence: Evidence) -> Figure:
-    """Draw loss against depth for each sigma_max, with the baselines and the floor. See `figure`.
+    """Draw loss against depth for each sigma_max, with the baselines and the floor. See `Picture`.
 
     Adjusted loss against the number of layers, for noise levels uniform on [0, sigma_max]. Each marker is a separately
     trained model; bars are two standard errors. Lines: the baselines, and in black the Bayes floor.
@@ -203,9 +184,8 @@ def loss_by_depth(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("2", ("tuned", "profiles"), CROSS)
 def uniform_profiles(evidence: Evidence) -> Figure:
-    """Draw profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5. See `figure`.
+    """Draw profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5. See `Picture`.
 
     Adjusted loss at each noise level. Top: seven-layer models for each sigma_max (the first panel, without noise, has
     its own scale). Bottom: models of two to seven layers at sigma_max = 5. Grey: noise levels of training. Black: the
@@ -224,9 +204,8 @@ def uniform_profiles(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("3", ("tuned", "table", "profiles"), CROSS)
 def categorical_problems(evidence: Evidence) -> Figure:
-    """Draw the categorical problems: loss against depth, and profiles of every depth. See `figure`.
+    """Draw the categorical problems: loss against depth, and profiles of every depth. See `Picture`.
 
     Two or three noise levels. Top: adjusted loss against depth, and profiles of seven layers. Bottom: profiles of two
     to seven layers. Grey: noise levels of training. Black in the panels of loss against depth: the Bayes floor. Black
@@ -247,9 +226,8 @@ def categorical_problems(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("6", ("tuned", "table"))
 def unadjusted(evidence: Evidence) -> Figure:
-    """Draw the same models by both losses; the unadjusted one hides what separates them. See `figure`.
+    """Draw the same models by both losses; the unadjusted one hides what separates them. See `Picture`.
 
     Unadjusted and adjusted losses of the seven-layer models and the baselines. Most of the unadjusted loss cannot be
     avoided by any predictor, which hides the differences that the adjusted loss shows.
@@ -271,20 +249,19 @@ def unadjusted(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("7", ("layer_profiles",), CROSS)
 def profiles_by_layer(evidence: Evidence) -> Figure:
-    """Draw the profile after every layer of seven-layer models, with the spread over five seeds. See `figure`.
+    """Draw the profile after every layer of seven-layer models, with the spread over five seeds. See `Picture`.
 
     Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5), mean over five seeds.
     Bands: standard deviation over the seeds. Grey: noise levels of training.
     """
     curves = evidence.layer_profiles
-    sigmas = np.array(curves["sigmas"])
+    sigmas = curves.sigmas
     canvas, axes = by_family(2.9)
     for family, axis in axes.items():
-        losses, exploded = curves["losses"][family], curves["exploded"][family]
+        losses, exploded = curves.losses[family], curves.exploded[family]
         logarithmic(axis, 1e-3, 20)
-        shade(axis, sigmas, curves["inside"])
+        shade(axis, sigmas, curves.inside)
         for layer in DEPTHS:
             colour, mean, spread = shade_of(layer), losses[:, layer].mean(0), losses[:, layer].std(0)
             axis.plot(sigmas, mean, color=colour, label=f"layer {layer}", linewidth=1.3)
@@ -295,16 +272,15 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
     return canvas
 
 
-@figure("8", ("tuned", "table"))
 def ratio_to_floor(evidence: Evidence) -> Figure:
-    """Draw every model's loss over the least that any predictor can have. See `figure`.
+    """Draw every model's loss over the least that any predictor can have. See `Picture`.
 
     Ratio of the loss of every model to the Bayes floor, the smallest expected loss of any predictor.
     """
     from matplotlib.colors import LogNorm
 
     table, columns = evidence.table, paper.COLUMNS[1:]
-    ratios = np.array([[table[row.method, row.layers, noise].ratio for noise in columns] for row in paper.ROWS])
+    ratios = np.array([[table[*row, noise].ratio for noise in columns] for row in paper.ROWS])
     canvas = blank(7.2, 6.2)
     axis = canvas.subplots()
     image = axis.imshow(ratios, norm=LogNorm(1, 100), cmap="cividis_r", aspect="auto")
@@ -313,12 +289,117 @@ def ratio_to_floor(evidence: Evidence) -> Figure:
             text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
             axis.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if ratio > 8 else "black")
     axis.set_xticks(range(len(columns)), [column_name(noise) for noise in columns])
-    axis.set_yticks(range(len(paper.ROWS)), [row.name for row in paper.ROWS])
+    axis.set_yticks(range(len(paper.ROWS)), [name_of(*row) for row in paper.ROWS])
     for edge in range(1, len(FAMILIES) + 1):
         axis.axhline(len(DEPTHS) * edge - 0.5, color="white", linewidth=2.5)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    best = min(LABELS, key=lambda family: math.prod(ratios[paper.ROWS.index(Row(family, DEPTHS[-1]))]))
+    best = min(LABELS, key=lambda family: math.prod(ratios[paper.ROWS.index((family, DEPTHS[-1]))]))
     axis.set_title(f"Loss over the Bayes floor; 1 is the best that can be. Nearest: {LABELS[best]}, 7 layers")
     canvas.colorbar(image, ax=axis, shrink=0.6, label="times the floor")
     return canvas
+
+
+def weights(evidence: Evidence) -> Figure:
+    """Draw Q and P of every layer of a four-layer Full model on categorical(1,3). See `Picture`.
+
+    Q and P of every layer of the four-layer Full model on categorical(1,3), scaled to equal norms. The last row and
+    column belong to y.
+    """
+    pairs = list(zip(evidence.weights.P, evidence.weights.Q, strict=True))
+    canvas = style.blank(7.2, 3.9)
+    axes = canvas.subplots(2, len(pairs))
+    for layer, (P, Q) in enumerate(pairs):
+        # Only products of P and Q matter: both have the same norm, and a sign that makes the trace of Q positive.
+        scale = np.sqrt(np.linalg.norm(P) / np.linalg.norm(Q)) * (np.sign(np.trace(Q)) or 1.0)
+        for axis, name, matrix in ((axes[0, layer], "Q", Q * scale), (axes[1, layer], "P", P / scale)):
+            most = float(np.abs(matrix).max())
+            image = axis.imshow(matrix, cmap="PuOr", vmin=-most, vmax=most)
+            axis.set_title(f"${name}^{layer}$")
+            axis.set(xticks=[0, 5, 10], yticks=[0, 5, 10])
+            axis.axhline(9.5, color=style.GREY, linewidth=0.4)
+            axis.axvline(9.5, color=style.GREY, linewidth=0.4)
+            canvas.colorbar(image, ax=axis, shrink=0.75, pad=0.03).ax.tick_params(labelsize=5)
+    return canvas
+
+
+def loss_by_layer(evidence: Evidence) -> Figure:
+    """Draw loss after every layer, for models of every depth. See `Picture`.
+
+    Adjusted loss of the readout after every layer, uniform(0,5), for models of every depth. Bars: standard deviation
+    over five seeds. Black: the Bayes floor.
+    """
+    canvas, axes = by_family(2.8)
+    floor = evidence.table["full", 1, SHOWN].floor
+    for family, axis in axes.items():
+        for depth in DEPTHS:
+            losses = evidence.layers[name_of(family, depth)]
+            look = {"marker": "o", "markersize": 3, "capsize": 1.5, "elinewidth": 0.8, "color": shade_of(depth)}
+            label = f"{depth} layers" if depth > 1 else "1 layer"
+            axis.errorbar(range(depth + 1), losses.mean(0), yerr=losses.std(0), label=label, **look)
+        axis.axhline(floor, color=COLOURS[FLOOR], linewidth=1)
+        axis.set(xticks=range(len(DEPTHS) + 1))
+        style.logarithmic(axis)
+        style.panel(axis, LABELS[family], "after layer", "adjusted loss" if family == FAMILIES[0] else "")
+    below(canvas, axes[FAMILIES[0]].get_legend_handles_labels()[0], narrow=False)
+    return canvas
+
+
+KAPPA, EPSILON = 1e6, 1e-10  # of the panels against epsilon and against kappa
+LINES = {
+    "gradient descent": (style.GREY, "-"),
+    "heavy ball": (style.ORANGE, "-"),
+    "conjugate gradients": (style.GREEN, "-"),
+    "Newton (Schulz)": (style.PINK, "-"),
+    "GD++, paper": (style.BLUE, "-"),
+    "GD++, balanced": (style.VERMILION, "-"),
+    "GD++, lower bound": ("black", ":"),
+}
+
+
+def layers_of_theorem(evidence: Evidence) -> Figure:
+    """Draw how many layers or steps each method needs; this takes no measurements. See `Picture`.
+
+    Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with condition
+    number kappa: all methods against kappa, the second-order ones alone against kappa, and these against epsilon, on an
+    axis that is linear in log log 1/epsilon.
+    """
+    canvas = style.blank(12, 3.8)
+    every, by_kappa, by_epsilon = canvas.subplots(1, 3)
+    count = METHODS | SECOND_ORDER
+    kappas = np.geomspace(2, 1e12, 241)
+    scale = np.linspace(np.log(np.log(10)), np.log(-np.log(1e-30)), 241)
+    for name, (colour, line) in LINES.items():
+        drawn = {"color": colour, "linestyle": line, "linewidth": 1.8, "label": name}
+        needed = [count[name](value, EPSILON) for value in kappas.tolist()]
+        every.plot(kappas, needed, **drawn)
+        if name in SECOND_ORDER:
+            by_kappa.plot(kappas, needed, drawstyle="steps-mid", **drawn)
+            finer = [count[name](KAPPA, value) for value in np.exp(-np.exp(scale)).tolist()]
+            by_epsilon.plot(scale, finer, drawstyle="steps-mid", **drawn)
+    every.set(xscale="log", yscale="log", xlabel="condition number kappa", ylabel="layers or steps, worst case")
+    by_kappa.set(xscale="log", xlabel="condition number kappa", ylim=(0, None))
+    for axis in (every, by_kappa):
+        axis.set_title(f"accuracy epsilon = {EPSILON:g}", fontsize=10)
+    ticks = (1, 2, 4, 8, 15, 30)
+    by_epsilon.set_xticks([np.log(power * np.log(10)) for power in ticks], [f"1e-{power}" for power in ticks])
+    by_epsilon.set(xlabel="accuracy epsilon, scale of log log 1/epsilon", ylim=(0, None))
+    by_epsilon.set_title(f"condition number kappa = {KAPPA:g}", fontsize=10)
+    for axis in (every, by_kappa, by_epsilon):
+        axis.spines[["top", "right"]].set_visible(False)
+    every.legend(frameon=False, fontsize=8)
+    return canvas
+
+
+DRAWN: dict[str, Callable[[Evidence], Figure]] = {
+    "1": loss_by_depth,
+    "2": uniform_profiles,
+    "3": categorical_problems,
+    "4": weights,
+    "5": loss_by_layer,
+    "6": unadjusted,
+    "7": profiles_by_layer,
+    "8": ratio_to_floor,
+    "layers": layers_of_theorem,
+}
+FIGURES = {name: Picture(of_evidence(draw), CROSS if name in "237" else "") for name, draw in DRAWN.items()}
