@@ -28,8 +28,8 @@ from ridgeformer.predictors.iterative import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 ALGORITHMS = ("gradient descent", "preconditioned gd", "heavy ball", "newton", "ridge")
 BLOCK = 1024  # sequences at a time
 TUNED_ON = 4096  # contexts

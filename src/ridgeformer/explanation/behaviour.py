@@ -16,8 +16,8 @@ from ridgeformer.errors import refuse
 from ridgeformer.explanation.readings import Readings
 from ridgeformer.losses import exploded as has_exploded, warn_below_floor, without_rounding
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 RESCALING = 4.0
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 STRATA = 10  # of a continuous distribution of noise levels
@@ -85,7 +85,8 @@ class Behaviour:
             self.condition = np.median(readings.spectrum[..., -1] / readings.spectrum[..., 0], axis=1)
             self.momentum = _quotient(readings.momentum.sum(1), readings.delta.sum(1))
             self.kept = _quotient(readings.kept.sum(1), readings.u.sum(1))
-            self.diagonal = _diagonal(readings)
+            product, gram = readings.by_gram.sum(1), readings.gram.sum(1)  # their quotients are the best omegas
+            self.diagonal = _quotient((_quotient(product, gram, 0.0) * product).sum(1), readings.act.sum(1), 1.0)
         self.sequences = len(readings)
         self.exploded = len(survived) - self.sequences
         if not self.exploded:
@@ -215,12 +216,6 @@ def _rescaled(readings: Readings) -> Array:
     best = _quotient(readings.with_goal.sum(1), readings.own.sum(1), 1.0)
     factor = np.clip(best, 1 / RESCALING, RESCALING)[:, None]
     return 0.5 * (readings.goal - 2 * factor * readings.with_goal + factor**2 * readings.own)
-
-
-def _diagonal(readings: Readings) -> Array:
-    """The share of T - I that the best omegas for these sequences explain, [L]."""
-    product, gram = readings.by_gram.sum(1), readings.gram.sum(1)
-    return _quotient((_quotient(product, gram, 0.0) * product).sum(1), readings.act.sum(1), 1.0)
 
 
 def _filter(readings: Readings, edges: Array) -> tuple[Array, Array]:

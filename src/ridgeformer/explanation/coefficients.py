@@ -31,8 +31,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer, layer_number, listed
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 VISIBLE = 0.01  # of a matrix's largest singular value: above it, one of the rest counts
 
 

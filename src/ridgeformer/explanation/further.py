@@ -18,8 +18,8 @@ from ridgeformer.losses import capped
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 EMPTY = 1e-9  # of the size of y: below that, a channel holds nothing but rounding errors
 
 

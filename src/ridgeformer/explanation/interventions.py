@@ -28,8 +28,7 @@ from ridgeformer.models.trace import PATCHES, Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer, number
-
-Array = NDArray[np.float64]
+from ridgeformer.values import Array
 
 
 def ablate(

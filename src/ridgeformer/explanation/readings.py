@@ -25,8 +25,8 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.values import Array
 
-Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 
 

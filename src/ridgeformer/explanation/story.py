@@ -85,13 +85,14 @@ def roles(average: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge
     for layer in range(len(removed)):
         mixed = further and layer > 0  # further coordinates are empty before the first layer
         before, after = average.loss[layer : layer + 2]
+        falls = _falls("the error of direction", average.direction, layer, SOLVES)
         singular = not average.condition[layer] < SINGULAR
         prepares = removed[layer] >= HARM and after > (1 - GAIN) * before
         texts = {
             "prepares": _harm(average, layer, removed[layer]) if prepares else "",
             "conditions": "" if singular else _falls("the median condition number", average.condition, layer, FALL),
             "estimates": _estimates(average, layer),
-            "solves": _solves(average, noise, layer, mixed),
+            "solves": falls and f"{falls}; {_way(noise, layer, mixed)}",
             "shrinks": "" if prepares else _shrinks(average, noise, layer, goal, mixed),
             "loads": _loads(average, layer),
             "resizes": "" if prepares else _resizes(average, layer),
@@ -208,11 +209,6 @@ def _estimates(average: Behaviour, layer: int) -> str:
         f"the sum of squares of its output labels has a rank correlation of {average.known[layer + 1]:.3f} with sigma "
         f"(raw labels: {average.known[0]:.3f}, residuals of least squares: {average.knowable:.3f})"
     )
-
-
-def _solves(average: Behaviour, noise: ByNoise, layer: int, further: bool) -> str:
-    falls = _falls("the error of direction", average.direction, layer, SOLVES)
-    return falls and f"{falls}; {_way(noise, layer, further)}"
 
 
 def _way(noise: ByNoise, layer: int, further: bool) -> str:

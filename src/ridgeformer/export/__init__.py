@@ -85,9 +85,7 @@ def export(
         InputError: There is no such format or option, or the model cannot be exported.
         MissingPackageError: onnx is not installed.
     """
-    units = model if isinstance(model, Universal) else None
-    if isinstance(model, Universal):
-        model = model.model
+    units, model = (model, model.model) if isinstance(model, Universal) else (None, model)
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
     chosen = FORMATS[choice("a format", to, FORMATS)]

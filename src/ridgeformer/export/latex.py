@@ -6,16 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Mixings
 from ridgeformer.export.source import count, harmless_lines, omegas, templates, title
 from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
-from ridgeformer.validation import integer
-
-Float = NDArray[np.floating[Any]]
+from ridgeformer.validation import Float, integer
 
 
 def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, units: Universal | None = None) -> str:

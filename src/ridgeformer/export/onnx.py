@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.errors import optional, refuse
 from ridgeformer.export.source import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import Float
 
 OPSET, IR_VERSION = 17, 8  # of 2022: old enough for every runtime in use
-Float = NDArray[np.floating[Any]]
 
 
 class _Graph:

@@ -7,10 +7,8 @@ import re
 import textwrap
 from pathlib import Path
 from string import Template
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Matrices, Mixings, Omegas
 from ridgeformer.models.families import FLOWS, Diag, Full
@@ -18,9 +16,8 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.structured import NAMES as CHANNELS, Channels, LoopedFamily
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import Universal
-from ridgeformer.validation import array
+from ridgeformer.validation import Float, array
 
-Float = NDArray[np.floating[Any]]
 UPDATES = {
     "xx": "T[..., :d, :d] += xx * G[..., :d, :d]  # x + xx S x: preconditions x",
     "xy": "T[..., :d, d] += xy * G[..., :d, d]  # x + xy y b: later steps adapt to the noise left in y",
@@ -279,7 +276,7 @@ def _recipe(family: Family, dim: int) -> tuple[Family, str, str]:
         family = family.once
     kind = type(family).__mro__[1] if family.has_sizes else type(family)
     known = templates("torch").get("_".join([kind.__name__, *family.arrays]))
-    if known is None or not kind.__module__.startswith("ridgeformer.models"):  # a family of the user's own
+    if known is None or not family.built_in:
         return _recipe(_engine_form(family, dim), dim)
     helpers, _, matrices = known.substitute().partition("\n")
     return family, helpers, matrices

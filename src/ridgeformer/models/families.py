@@ -86,7 +86,7 @@ class ArrayFamily(Family):
 
     @property
     def heads(self) -> int:
-        """H."""
+        """H; two for omegas, whose rows are two heads."""
         return int(next(iter(self._arrays.values())).shape[1])
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
@@ -205,11 +205,6 @@ class Diagonal(ArrayFamily):
             refuse("give both p and q, or omega", "neither or one", "Pass both p and q, or omega alone.")
         else:
             self._keep(p=p, q=q)
-
-    @property
-    def heads(self) -> int:
-        """H; two for omegas."""
-        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
 
     @property
     def omega(self) -> Float:
