@@ -45,13 +45,13 @@ reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 model
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/vladymyrov2024.html'
 
 zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained, into the package
-	$(BIN)/python -c "from ridgeformer.papers.vladymyrov2024.evidence import ship; ship('runs')"
+	$(BIN)/python -m benchmarks.shipped models runs
 
 zoo-explosions: install  ## measure how often each shipped model explodes; ten minutes on two cores
-	$(BIN)/python -m ridgeformer.zoo.explosions
+	$(BIN)/python -m benchmarks.shipped
 
 zoo-prices: install  ## measure what avoiding explosions cost each shipped model; three minutes of CPU time
-	$(BIN)/python -m ridgeformer.zoo.explosions prices
+	$(BIN)/python -m benchmarks.shipped prices
 
 test: install  ## run the fast tests; a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not long and not slow'

@@ -82,9 +82,7 @@ def _print(results: list[Measurement], quick: bool, only: tuple[str, ...]) -> No
     if "frameworks" in (only or () if quick else only or ("frameworks",)):
         for name in ("PyTorch", "JAX"):
             if name not in compared:
-                click.echo(
-                    f"There is no comparison with {name}, which is not installed: `make bench` installs it."
-                )
+                click.echo(f"There is no comparison with {name}, which is not installed: `make bench` installs it.")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks.cells import STRETCH, Objective
 from benchmarks.discover import descend, grow
+from benchmarks.shipped import measure_one
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import ExplosionProbability, evaluate
 from ridgeformer.files import make_folder
@@ -39,7 +40,6 @@ from ridgeformer.training.search.many_starts import descend_many_starts
 from ridgeformer.training.search.starts import SearchJob
 from ridgeformer.training.spec import make_spec
 from ridgeformer.zoo import END, MODELS as FOLDER, PREFIX, TrainingRecord, name_of
-from ridgeformer.zoo.explosions import measure_one
 
 LEARNT = {"diag": range(1, 5), "gdpp": range(1, 4)}
 THREE = {noise: {"diag": (3,), "full": (3,)} for noise in ("uniform(0,0)", "uniform(0,1)")}

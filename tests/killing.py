@@ -15,8 +15,7 @@ import numpy as np
 from ridgeformer import Problem, load, train
 from ridgeformer.training import GradientDescent, PaperProtocol, Search
 from ridgeformer.training.results import COLUMNS
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import read_course
+from ridgeformer.training.store import Folder, read_course
 from support import LONGEST, unmeasured
 
 

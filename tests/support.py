@@ -11,7 +11,7 @@ import pytest
 from ridgeformer import InputError, LinearTransformer, Problem, engine, load, save
 from ridgeformer.models import family_named
 from ridgeformer.training import GradientDescent
-from ridgeformer.training.store.files import checksum
+from ridgeformer.training.store import checksum
 
 LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")  # for descents

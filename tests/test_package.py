@@ -215,7 +215,7 @@ def test_one_module_writes_files():
 def test_one_module_knows_the_names_of_the_files_of_a_run():
     written = re.compile(r""""(spec\.json|record\.json|model\.safetensors)\"""")
     examples = {"models.file"}  # a model of its own, in the example of its docstring
-    assert {name for name, path in modules() if written.search(path.read_text())} - examples == {"training.store.files"}
+    assert {name for name, path in modules() if written.search(path.read_text())} - examples == {"training.store"}
 
 
 def test_one_module_knows_colours():

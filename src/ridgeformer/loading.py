@@ -16,7 +16,7 @@ from ridgeformer.files import path_of
 from ridgeformer.models.file import EXAMPLE, NAMELESS, read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
-from ridgeformer.training.store.files import is_run, read_run
+from ridgeformer.training.store import is_run, read_run
 
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:

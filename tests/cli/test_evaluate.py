@@ -186,30 +186,24 @@ def small(tmp_path):
     return path
 
 
-def test_patching(call, small, tmp_path):
-    patching = patch_noise(READ, tame_model("diag", 3, 2, 1, 8), low=0.5, high=1.5, sequences=30, seed=1)
-    section = ["explain", small, "--section", "patching", *OPTIONS, "--low", "0.5", "--high", "1.5"]
-    code, out, errors = call(*section, "--plot", tmp_path / "patch.png")
-    assert errors.endswith(f"Drawn to {tmp_path / 'patch.png'}.\n")
+@each(
+    ("patching", patch_noise, {"low": 0.5, "high": 1.5}, "png", "restored"),
+    ("algorithms", compare_algorithms, {"iterations": 9}, "pdf", "relative_error"),
+)
+def test_sections_are_those_of_python(section, measure, settings, ending, numbers, call, small, tmp_path):
+    result = measure(READ, tame_model("diag", 3, 2, 1, 8), **settings, sequences=30, seed=1)
+    plot = tmp_path / f"section.{ending}"
+    settings = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    arguments = ["explain", small, "--section", section, *OPTIONS, *settings]
+    code, out, errors = call(*arguments, "--plot", plot)
+    assert code == 0
+    assert errors.endswith(f"Drawn to {plot}.\n")
     assert "Drawn" not in out
-    assert code == 0
-    assert str(patching) in out
+    assert str(result) in out
     assert "model.safetensors on d=3 n=8 uniform(0,2)" in out
-    assert (tmp_path / "patch.png").exists()
-    code, out, _ = call(*section, "--json")
-    assert json.loads(out)["restored"] == patching.as_dict()["restored"]
-
-
-def test_algorithms(call, small, tmp_path):
-    algorithms = compare_algorithms(READ, tame_model("diag", 3, 2, 1, 8), iterations=9, sequences=30, seed=1)
-    section = ["explain", small, "--section", "algorithms", *OPTIONS, "--iterations", "9"]
-    code, out, _ = call(*section, "--plot", tmp_path / "map.pdf")
-    assert code == 0
-    assert str(algorithms) in out
-    assert (tmp_path / "map.pdf").exists()
-    code, out, _ = call(*section, "--json")
-    facts = json.loads(out)
-    assert facts["relative_error"] == algorithms.as_dict()["relative_error"]
+    assert plot.exists()
+    facts = json.loads(call(*arguments, "--json")[1])
+    assert facts[numbers] == result.as_dict()[numbers]
     assert facts["problem"] == "d=3 n=8 uniform(0,2)"
 
 

@@ -10,7 +10,7 @@ import pytest
 from commands import call
 from ridgeformer import Problem, evaluate, zoo
 from ridgeformer.loading import with_record
-from ridgeformer.zoo.explosions import explosions, prices
+from ridgeformer.zoo import explosions, prices
 
 NOISES = [*(f"uniform(0,{top})" for top in range(1, 8)), "categorical(1,3)", "categorical(1,3,5)"]
 

@@ -8,7 +8,7 @@ import json
 import tempfile
 import warnings
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fuzz_cases import Truth, attempt, make_case, with_damage_warnings
 from fuzz_mutations import edit_json, nest_json, split
@@ -20,9 +20,8 @@ from ridgeformer.files import pack
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.training import PaperProtocol, Search
-from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import checksum, read_run
+from ridgeformer.training.spec import Spec, make_spec
+from ridgeformer.training.store import Folder, checksum, read_run
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together
@@ -33,7 +32,7 @@ PROBLEM = Problem(2, 5, "uniform(0,3)")
 class Finished(NamedTuple):
     """What the run was asked for, its record as text, and its model's fingerprint."""
 
-    spec: dict[str, Any]
+    spec: Spec
     record: str
     model: str
 
@@ -63,12 +62,12 @@ def _stored(runs, family, layers, seed):
         total_seconds=1.5,
         made_with={"ridgeformer": "0.2.0", "engine": "numpy", "threads": 2},
     )
-    journal = runs.journal(spec.name, spec.as_dict(), {})
-    runs.store(spec.name, model, training.record(), journal)
-    folder = runs.path / spec.name
+    runs.journal(spec, {})
+    runs.store(training)
+    folder = runs.place(spec)
     files = {name: (folder / name).read_bytes() for name in (RECORD, MODEL, SPEC)}
     record = json.dumps(training.record(), sort_keys=True)
-    return Truth(files, Finished(spec.as_dict(), record, fingerprint(model)))
+    return Truth(files, Finished(spec, record, fingerprint(model)))
 
 
 def make(rng):
@@ -123,7 +122,9 @@ def _compare(finished, model, record):
 def _find(folder, truth):
     """Look for the run as training does: it is the same, or it is not found, with a warning, and nothing is lost."""
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    kept, warned = with_damage_warnings(lambda: Folder(folder.parent).find(folder.name, truth.content.spec))
+    runs = Folder(folder.parent)
+    runs.place = lambda spec: folder
+    kept, warned = with_damage_warnings(lambda: runs.find(truth.content.spec))
     if kept is not None:
         if (folder / SPEC).read_bytes() != truth.files[SPEC]:
             raise AssertionError("spec.json is still damaged")

@@ -17,7 +17,7 @@ from fuzz_records import MODEL, RECORD, sound
 from ridgeformer import Diag, Full, GDpp, cli
 from ridgeformer.files import pack
 from ridgeformer.models.file import FORMAT, VERSION
-from ridgeformer.training.store.files import checksum
+from ridgeformer.training.store import checksum
 
 MOST = 200e6  # bytes
 PIECES = ("\x1b[2J", "\x1b]0;t\x07", "\x9b31m", *"\r\n\t\x00\x7f\u202e\u2028aé", "FAKE", "%s")

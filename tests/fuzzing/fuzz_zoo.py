@@ -11,6 +11,7 @@ from fuzz_cases import Truth, attempt, make_case
 from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
+from benchmarks.shipped import write
 from ridgeformer import LinearTransformer, zoo
 from ridgeformer.files import checksum, pack
 from ridgeformer.models.file import fingerprint
@@ -40,7 +41,7 @@ def _written(cells, start):
             models[cell, seed] = model
     whole = Zoo(made, models)
     with tempfile.TemporaryDirectory() as folder:
-        whole.write(folder)
+        write(whole, Path(folder))
         files = {name: Path(folder, name).read_bytes() for name in (RECORDS, MODELS)}
         return Truth(files, content(zoo.read(folder)))
 
@@ -75,7 +76,7 @@ def sealed(truth, rng):
     changed = rng.choice((edit_json, edit_json, nest_json))(truth.files[RECORDS], rng)
     with contextlib.suppress(LookupError, TypeError, ValueError, RecursionError):  # it may be no zoo any more
         facts = json.loads(changed)
-        facts |= {"checksum": zoo._checksum(facts["runs"]), "models": checksum(tensors, metadata)}
+        facts |= {"checksum": zoo.checksum_of(facts["runs"]), "models": checksum(tensors, metadata)}
         changed = json.dumps(facts).encode()
     return {RECORDS: changed, MODELS: pack(tensors, metadata)}
 

@@ -9,7 +9,7 @@ from fuzz_terminal import MOST, model_file
 
 from ridgeformer import Diag, LinearTransformer
 from ridgeformer.models.file import fingerprint
-from ridgeformer.training.store import files as stored
+from ridgeformer.training import store as stored
 
 HIGHEST = """
 import sys

@@ -37,22 +37,40 @@ def test_a_schedule_may_be_a_function(tmp_path):
     assert Training.load(found.folder).spec == found.spec
 
 
-def test_adam_is_that_of_pytorch():
+def adam_of_pytorch(start, slopes, steps, **settings):
+    """The parameters before every step and after the last, from gradients as a function of a model and a step."""
     torch = pytest.importorskip("torch")
+    values = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
+    optimiser = torch.optim.Adam(list(values.values()), **settings)
+    for step in range(steps):
+        model = LinearTransformer(type(start.family)(**{name: value.numpy() for name, value in values.items()}), 3)
+        yield model
+        for name, value in values.items():
+            value.grad = torch.tensor(slopes(model, step)[name])
+        optimiser.step()
+    yield LinearTransformer(type(start.family)(**{name: value.numpy() for name, value in values.items()}), 3)
+
+
+def test_adam_is_that_of_pytorch():
     start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
     protocol = Adam(rate=1e-2, steps=30, batch="population", record=1, second=0.99)
     found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
     quadratic = Quadratic.of_problem(SMALL)
-    parameters = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
-    optimiser = torch.optim.Adam(list(parameters.values()), lr=1e-2, betas=(0.9, 0.99))
-    losses = []
-    for _ in range(31):
-        loss, slopes = quadratic(LinearTransformer(Full(**{k: v.numpy() for k, v in parameters.items()}), 3))
-        losses.append(loss)
-        for name, value in parameters.items():
-            value.grad = torch.tensor(slopes[name])
-        optimiser.step()
-    np.testing.assert_allclose(found.history.loss, losses, rtol=1e-10)
+    models = adam_of_pytorch(start, lambda model, step: quadratic(model)[1], 30, lr=1e-2, betas=(0.9, 0.99))
+    np.testing.assert_allclose(found.history.loss, [quadratic(model)[0] for model in models], rtol=1e-10)
+
+
+def test_the_papers_adam_is_that_of_pytorch():
+    """Both biases count in the first steps."""
+    start = LinearTransformer.random("diag", dim=3, layers=2, context=6, scale=0.3, seed=1)
+    found = train(SMALL, "diag", 2, protocol=PaperProtocol(steps=5, batch=64, rate=0.01), init=start, **FEW)
+
+    def slopes(model, step):
+        return query_gradient(SMALL, model, batch=64, seed=0, step=step)[1]
+
+    *_, last = adam_of_pytorch(start, slopes, 5, lr=0.01)
+    for name, value in last.family.arrays.items():
+        np.testing.assert_allclose(found.model.family.arrays[name], value, rtol=1e-5)  # gradients in float32
 
 
 @each(
@@ -162,23 +180,6 @@ def test_a_descent_that_is_lost_has_diverged_whatever_its_last_model_does():
     assert found.history.step[-1] < 50
     assert found.status == "diverged"
     assert re.fullmatch(r"the loss was not finite at step \d+; a rate of 0.0001 may help", found.message)
-
-
-def test_the_papers_adam_is_that_of_pytorch():
-    """Both biases count in the first steps."""
-    torch = pytest.importorskip("torch")
-    start = LinearTransformer.random("diag", dim=3, layers=2, context=6, scale=0.3, seed=1)
-    found = train(SMALL, "diag", 2, protocol=PaperProtocol(steps=5, batch=64, rate=0.01), init=start, **FEW)
-    parameters = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
-    optimiser = torch.optim.Adam(list(parameters.values()), lr=0.01)
-    for step in range(5):
-        model = LinearTransformer(Diag(**{name: value.numpy() for name, value in parameters.items()}), 3)
-        slopes = query_gradient(SMALL, model, batch=64, seed=0, step=step)[1]
-        for name, value in parameters.items():
-            value.grad = torch.tensor(slopes[name])
-        optimiser.step()
-    for name, value in parameters.items():
-        np.testing.assert_allclose(found.model.family.arrays[name], value.numpy(), rtol=1e-5)  # gradients in float32
 
 
 def test_a_flow_is_that_of_another_solver():

@@ -1,6 +1,7 @@
 """Rates that follow from the problem, and clipped gradients."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,7 @@ from ridgeformer.population import Quadratic
 from ridgeformer.problems import Gaussian
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD, Adam, Fresh, GradientDescent, GradientFlow
-from ridgeformer.training.descent.steppers import DescentState, PlainSteps
-from ridgeformer.training.descent.walk import risen
+from ridgeformer.training.descent.walk import DescentState, risen
 from ridgeformer.training.spec import make_spec, parse_spec
 from support import FEW, SMALL, descent
 
@@ -46,10 +46,10 @@ def test_gradient_descent_is_that_of_a_plain_loop(momentum, clip):
 
 def test_a_clip_shortens_gradients_whose_squares_overflow():
     slope, state = np.array([3e200, -4e200]), DescentState(np.zeros(2), np.zeros(2), np.zeros(2))
-    steps = PlainSteps(np.array([2.0]), 0.0, 10.0)
-    np.testing.assert_allclose(steps.advance(state, 1.0, slope)[0], [-12.0, 16.0], rtol=1e-15)
+    protocol, walk = descent(clip=10.0), SimpleNamespace(state=state, rate=lambda: 2.0)
+    np.testing.assert_allclose(protocol.advance(walk, 1.0, slope)[0], [-12.0, 16.0], rtol=1e-15)
     assert (state.clipped, state.time) == (1, pytest.approx(2.0 * 10 / 5e200))  # a shorter step takes less time
-    assert steps.advance(state, 1.0, np.zeros(2))[0].tolist() == [0.0, 0.0]
+    assert protocol.advance(walk, 1.0, np.zeros(2))[0].tolist() == [0.0, 0.0]
     assert (state.clipped, state.time) == (1, 2.0)
 
 

@@ -257,6 +257,24 @@ def test_a_problem_without_a_name_has_a_table_too():
     assert "gdpp" in str(runs)
 
 
+def test_runs_of_one_problem_are_selected(runs):
+    """By all words of the problem, or by some."""
+    folder, *_ = runs
+    table = Runs.load(folder)
+    words = "a picture of runs shows those of one problem; got 2 problems (d=2 n=4 fixed(1); d=2 n=4 fixed(2)). Select"
+    refused(table.plot, words)
+    assert words in " ".join(show(folder, "--plot", folder / "a.png").stderr.split())
+    for name in ("d=2 n=4 fixed(2)", "fixed(2)", "fixed(2) d=2"):
+        assert [run.spec.problem for run in table.of_problem(name)] == [Problem(2, 4, "fixed(2)")]
+    drawn = show(folder, "--problem", "fixed(2)", "--plot", folder / "a.png", "--csv", "-")
+    assert "d=2 n=4 fixed(2)" in drawn.stdout
+    assert "fixed(1)" not in drawn.stdout
+    assert (folder / "a.png").exists()
+    problems = "the problems of these runs are d=2 n=4 fixed(1); d=2 n=4 fixed(2); got 'fixed(3)'"
+    refused(lambda: table.of_problem("fixed(3)"), problems)
+    assert "--problem selects runs of a folder" in show(table.entries[0].folder, "--problem", "fixed(1)").stderr
+
+
 def test_a_run_that_lost_against_another_seed_did_not_converge():
     run = train(PROBLEM, "gdpp", 1, sequences=1000)
     other, result = dataclasses.replace(run.spec, seed=1), dataclasses.replace(run.result, loss=2 * run.loss)

@@ -1,5 +1,6 @@
 """Runs on disk: found again, gone on with after any interruption, never mixed up, never half-written."""
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -107,9 +108,9 @@ def test_two_processes_that_store_one_run_in_turns(tmp_path):
 def test_a_run_that_another_process_finished_is_kept(tmp_path):
     first = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     runs = Folder(tmp_path)
-    journal = runs.journal(first.spec.name, first.spec.as_dict(), {})
+    journal = runs.journal(first.spec, {})
     journal.write()
-    runs.store(first.spec.name, first.model, {**first.record(), "seconds": 1e9}, journal)
+    runs.store(dataclasses.replace(first, seconds=1e9))
     assert Training.load(first.folder).record() == first.record()
     assert sorted(path.name for path in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
 

@@ -22,7 +22,7 @@ from ridgeformer.training.job import Job, Outcome, Parent, Price, Units, Vector,
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.search import few_starts
 from ridgeformer.training.search.few_starts import Soap
-from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
+from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob
 from ridgeformer.training.session import _status
 from ridgeformer.training.spec import make_spec, parse_spec
 from support import each, slopes
@@ -99,13 +99,14 @@ def test_the_search_finds_contexts_that_explode():
     problem = Problem(5, 10, "fixed(1)")
     unstable = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
     none, among = Failures.none(problem, Layout()), Among(problem, Key(1, 2, 3), 50_000)
-    failures = mine(unstable, none, among)
+    spec = make_spec(problem, "diag", layers=6, sequences=10)
+    failures = SearchJob(spec).mine(unstable, none, among)
     assert len(failures) > 10
     losses = failures.batch.evaluate(unstable, np.inf).losses
     assert (~(losses <= 20 * ceiling(problem))).all()
     tame = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 5)
-    assert len(mine(tame, none, among)) == 0
-    assert len(mine(unstable, none, among, caution=0)) == 0
+    assert len(SearchJob(spec).mine(tame, none, among)) == 0
+    assert len(SearchJob(spec, caution=0).mine(unstable, none, among)) == 0
 
 
 def test_the_query_gradient_is_that_of_the_query_loss():
@@ -412,6 +413,29 @@ def test_the_message_says_if_constrr_is_better(change):
     assert said, message
     assert float(said[1]) == pytest.approx(simple, rel=0.1)
     assert "ConstRR" not in train(problem, "diag", 4, **how).message
+
+
+def test_the_message_compares_unadjusted_losses_where_there_is_no_oracle():
+    """On the same sequences, because what labels have in common hides the difference otherwise."""
+    problem, how = HeavyTails(3, 8), {"protocol": Search(effort=0.1), "sequences": 2000}
+    worse = train(problem, "gdpp", 1, **how)
+    words = r"; ConstRR is better: its unadjusted loss is (\S+) where that of the model is (\S+)$"
+    said = re.search(words, worse.message)
+    pair = compare(problem, {"ConstRR": ConstRR.tune(problem, sequences=2000), "model": worse.model}, sequences=5000)
+    assert [float(text) for text in said.groups()] == [pytest.approx(pair[name].loss, rel=1e-3) for name in pair]
+    assert "ConstRR" not in train(problem, "diag", 2, **how).message
+
+
+@each(
+    (Problem(3, 6, "tokens(uniform(0,2))"), "one noise level per sequence only, and here every example has its own"),
+    (HeavyTails(), "the density of a problem of your own is not known"),
+    (Problem("2..3", "2d", 1), "for one dimension only"),
+)
+def test_why_an_explosion_probability_is_unknown_is_said(problem, words):
+    run = train(problem, "gdpp", 1, protocol=Search(effort=0.1), sequences=500)
+    assert run.explosions is None
+    assert words in run.explosions_unknown
+    assert (words in run.message) == (problem.noise is not None and problem.noise.per_token)
 
 
 @each(

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.shipped import measure_price, text
 from commands import call
 from ridgeformer import Problem, explosion_probability, load, zoo
-from ridgeformer.zoo.explosions import SEQUENCES, cells, explosions, measure_price, prices, text
+from ridgeformer.zoo import WIDER, cells, explosions, prices
 
 
 def test_every_shipped_model_has_one():
@@ -26,8 +27,7 @@ def test_stored_numbers_are_measured_again(name):
     """With the same seed the same number, but for contexts at the limit; with another one the same to the errors."""
     stored, noise = explosions()[f"zoo:{name}"], name.split("/")[-1]
     same, other = (
-        explosion_probability(Problem(noise=noise), load(f"zoo:{name}"), sequences=SEQUENCES, seed=seed)
-        for seed in (0, 1)
+        explosion_probability(Problem(noise=noise), load(f"zoo:{name}"), sequences=WIDER, seed=seed) for seed in (0, 1)
     )
     assert same.probability == pytest.approx(stored.probability, abs=0.5 * stored.error)
     assert other.probability == pytest.approx(stored.probability, abs=4.5 * np.hypot(other.error, stored.error))

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.shipped import write
 from ridgeformer import InputError, Problem, evaluate, load, train_many, zoo
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS
 from ridgeformer.training import Search
-from ridgeformer.zoo.explosions import explosions
+from ridgeformer.zoo import explosions
 from support import refusals, refused
 
 
@@ -64,7 +65,7 @@ def test_a_zoo_of_runs_is_written_and_read(tmp_path):
     quick, out = Search(effort=0.2), tmp_path / "runs"
     done = train_many(problem, ["gdpp", "diag"], [1, 2], seeds=[0, 1], protocol=quick, sequences=500, out=out)
     gathered = zoo.gather(training.folder for training in done)
-    gathered.write(tmp_path)
+    write(gathered, tmp_path)
     again = zoo.read(tmp_path)
     assert again.records == gathered.records
     assert len(again.models) == 4  # the best seeds only
@@ -93,7 +94,7 @@ def test_two_halves_of_two_zoos_are_refused(tmp_path):
     for seed, folder in enumerate(folders):
         run = train_many(problem, ["gdpp"], [1], seeds=[seed], sequences=200, out=tmp_path / "runs")[0].folder
         folder.mkdir()
-        zoo.gather([run]).write(folder)
+        write(zoo.gather([run]), folder)
         zoo.read(folder)
     (folders[0] / "zoo.json").replace(folders[1] / "zoo.json")
     refused(lambda: zoo.read(folders[1]), "zoo.json belongs to other models than those of zoo.safetensors. Write it")

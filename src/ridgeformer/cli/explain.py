@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from ridgeformer import explanation
-from ridgeformer.cli.options import UNKNOWN, Subject, cli, measures_explosions, reads_a_model
+from ridgeformer.cli.options import Subject, cli, measures_explosions, reads_a_model
 from ridgeformer.cli.output import Answer, answers, progress
+from ridgeformer.evaluation.explosions import why_unknown
 from ridgeformer.evaluation.table import aligned
 from ridgeformer.explanation import Explanation, explain as read
 from ridgeformer.losses import rounding
@@ -122,11 +123,11 @@ def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) 
     left_out = f" ({b.exploded} that explode are left out)" if b.exploded else ""
     floor = f", floor {b.floor:.5f}" if b.floor >= 0 else ""
     ratio = f", ratio {b.loss[-1] / b.floor:.2f}" if b.floor > rounding(explanation.problem.signal) else ""
+    rare = explosions and (explanation.explosions or why_unknown(explanation.problem))
     parts = [
         f"{name}: {model.family.name}, {model.layers} layer{'s' * (model.layers > 1)}, on {explanation.problem.label}, "
         f"{b.sequences:,} sequences{left_out}\n"
-        f"loss {b.loss[-1]:.5f}{floor}{ratio}"
-        + (f"\nexplosion probability {explanation.explosions or UNKNOWN}" if explosions else ""),
+        f"loss {b.loss[-1]:.5f}{floor}{ratio}" + (f"\nexplosion probability {rare}" if rare else ""),
         _sentences("Summary", explanation.summary),
         _sentences("In numbers", explanation.findings),
         _sentences("Layer by layer", [role.sentence for role in explanation.roles]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ridgeformer import zoo
 from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers, table
 from ridgeformer.errors import refuse
@@ -16,8 +17,6 @@ from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import as_noise
 from ridgeformer.playground import write_page
 from ridgeformer.training.job import Price
-from ridgeformer.zoo import PREFIX, file_of, further_models, name_of, place_of, read_model, shipped
-from ridgeformer.zoo.explosions import cells, explosions, nearest, prices
 
 
 @cli.command()
@@ -112,13 +111,14 @@ def models(
         return _nearest()
     if name is not None:
         return _described(_facts(name))
-    everything = [_facts(one) for one in (*cells(), *further_models())]
-    known = [one["problem"] | one for one in everything]
+    everything = [_facts(known) for known in (*zoo.cells(), *zoo.further_models())]
     asked = {key: str(value) for key, value in wanted.items() if value is not None}
-    chosen = [one for one, own in zip(everything, known, strict=True) if all(str(own[k]) == asked[k] for k in asked)]
+    chosen = [facts for facts in everything if all(str((facts["problem"] | facts)[k]) == asked[k] for k in asked)]
     if chosen:
         return _listed(chosen)
-    values = {key: ", ".join(dict.fromkeys(str(one[key]) for one in known)) for key in asked}
+    values = {
+        key: ", ".join(dict.fromkeys(str((facts["problem"] | facts)[key]) for facts in everything)) for key in asked
+    }
     rule = "a shipped model has " + "; ".join(f"{key} {texts}" for key, texts in values.items())
     received = ", ".join(f"{key} {text}" for key, text in asked.items()) + ", which no model has together"
     refuse(rule, received, "Leave out an option, or train the model with `ridgeformer train`.")
@@ -126,39 +126,41 @@ def models(
 
 def _nearest() -> Answer:
     rows = []
-    for noise, one in nearest().items():
-        rare = {f"explosion_{name}": getattr(one["explosions"], name) for name in RARE[:2]}
-        rows.append({"noise": noise, "name": one["name"], "ratio": one["ratio"], **rare})
+    for noise, best in zoo.nearest().items():
+        rare = {f"explosion_{part}": getattr(best["explosions"], part) for part in RARE[:2]}
+        rows.append({"noise": noise, "name": best["name"], "ratio": best["ratio"], **rare})
     return table(rows)
 
 
-def _listed(facts: list[dict[str, Any]]) -> Answer:
-    columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
-    prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
-    nothing = {"explosion_probability": None, "explosion_error": None}  # none seen, which is no probability of 0
-    without_floor = {"floor": 0.0}  # where the noise level is known
-    rows = [
-        {name: (one | {"price": price})[name] for name in columns}
-        | (without_floor if one["ratio"] is None else {})
-        | ({} if one["explosion_probability"] else nothing)
-        for one, price in zip(facts, prices, strict=True)
-    ]
-    answer = table(rows, facts)
-    text = (
-        f"{answer.text}\n\n{len(rows)} models, for d = 10 and n = 20 where the name says nothing else. The ratio is "
+def _listed(models: list[dict[str, Any]]) -> Answer:
+    rows = []
+    for facts in models:
+        seen = bool(facts["explosion_probability"])  # none seen is no probability of 0
+        row = {
+            **{name: facts[name] for name in ("name", "actual", "loss")},
+            "floor": 0.0 if facts["ratio"] is None else facts["floor"],  # where the noise level is known
+            "ratio": facts["ratio"],
+            **{name: facts[name] if seen else None for name in ("explosion_probability", "explosion_error")},
+            "price": facts["price_of_caution"] and facts["price_of_caution"]["worse"],
+            "seed": facts["seed"],
+        }
+        rows.append(row)
+    note = (
+        f"\n\n{len(rows)} models, for d = 10 and n = 20 where the name says nothing else. The ratio is "
         "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "
         "GD++ has none, because its search takes no account of explosions. "
         f"For details: ridgeformer models '{rows[0]['name']}'."
     )
-    return Answer(text, facts, rows)
+    answer = table(rows, models)
+    return Answer(answer.text + note, models, rows)
 
 
 def _described(facts: dict[str, Any]) -> Answer:
     """The facts one by one, in words where they are several numbers."""
-    words = {}
+    words = dict(facts)
     if facts["loss"] is not None:
         loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
-        words = {"loss": f"{loss}{facts['exploded']} exploded", "floor": f"{facts['floor']:.4g}"}
+        words |= {"loss": f"{loss}{facts['exploded']} exploded", "floor": f"{facts['floor']:.4g}"}
     words["ratio"] = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
     words["losses_by_seed"] = ", ".join(f"{seed}: {loss:.4g}" for seed, loss in facts["losses_by_seed"].items())
     if facts["explosion_probability"] is not None:
@@ -168,67 +170,62 @@ def _described(facts: dict[str, Any]) -> Answer:
         words["explosion_probability"] = f"{least}{often} ({hits})" if facts["explosion_hits"] else "none seen"
     if facts["price_of_caution"] is not None:
         words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
-    left_out = {"error", "exploded", "sequences", *(f"explosion_{one}" for one in RARE[1:])}
-    told = {key: words.get(key, value) for key, value in facts.items() if key not in left_out}
-    return _one_by_one(facts, {key: value for key, value in told.items() if value not in (None, "", {}, [])})
-
-
-def _one_by_one(facts: dict[str, Any], shown: dict[str, Any]) -> Answer:
-    lines = [f"  {key.replace('_', ' '):22} {_text(value)}" for key, value in shown.items() if key != "name"]
+    hidden = {"name", "error", "exploded", "sequences", *(f"explosion_{name}" for name in RARE[1:])}
+    shown = {key: value for key, value in words.items() if key not in hidden and value not in (None, "", {}, [])}
+    lines = [f"  {key.replace('_', ' '):22} {_text(value)}" for key, value in shown.items()]
     return Answer("\n".join([facts["name"], *lines]), facts, [facts])
 
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
+        return ", ".join(f"{key} {inner}" for key, inner in value.items() if inner is not None)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _facts(name: str) -> dict[str, Any]:
     """Everything that is known about a shipped model, as plain data."""
-    zoo, name = shipped(), PREFIX + name.removeprefix(PREFIX)
+    name = zoo.PREFIX + name.removeprefix(zoo.PREFIX)
     model: LinearTransformer | None
     seeds: dict[int, float] = {}
-    with_weights: list[int] = []
-    if file_of(name) is not None:
-        model, stored = read_model(name)
-        spec, result, best, arrays = stored["spec"], stored["result"], name, model.family.arrays
+    kept: list[int] = []  # seeds whose models ship
+    if zoo.file_of(name) is not None:
+        model, stored = zoo.read_model(name)
+        spec, result, best, parameters = stored["spec"], stored["result"], name, model.family.arrays
     else:
-        family, layers, noise, seed = place_of(name)
-        made = zoo.record(family, layers, noise, seed)
-        spec, result, best = made.spec, asdict(made), name_of(made.spec)
-        name = best if seed is None else f"{best}/{seed}"
-        key = (family, layers, spec["noise"])
-        best = best if seed in (None, zoo.best(*key)) else ""
-        model, arrays = zoo.models.get((key, spec["seed"])), zoo.model(*key).family.arrays
-        seeds = {number: run.loss for number, run in sorted(zoo.records[key].items())}
-        with_weights = sorted(number for cell, number in zoo.models if cell == key)
-    rare, price = explosions().get(best), prices().get(best)
-    loss, floor, dim = result.get("loss"), result.get("floor"), spec["dim"]
-    ratio = result.get("mean_ratio")
-    if loss is not None and floor > rounding(dim):  # the signal, which is d in the paper
+        family, layers, noise, seed = zoo.place_of(name)
+        shipped = zoo.shipped()
+        made = shipped.record(family, layers, noise, seed)
+        cell = (family, layers, made.spec["noise"])
+        kept = sorted(number for known, number in shipped.models if known == cell)
+        seeds = {number: run.loss for number, run in sorted(shipped.records[cell].items())}
+        model = shipped.models.get((cell, made.spec["seed"]))
+        spec, result, parameters = made.spec, asdict(made), shipped.model(*cell).family.arrays
+        name = zoo.name_of(spec) + (f"/{seed}" if seed is not None else "")
+        best = zoo.name_of(spec) if seed in (None, shipped.best(*cell)) else ""
+    rare, price = zoo.explosions().get(best), zoo.prices().get(best)
+    loss, floor, ratio = result.get("loss"), result.get("floor"), result.get("mean_ratio")
+    if loss is not None and floor > rounding(spec["dim"]):  # the signal, which is d in the paper
         ratio = loss / floor
     actual = None
     if model is not None:
         actual = f"{model.simplest_family}, {model.working_layers} layer{'s' * (model.working_layers > 1)}"
-    measured = ("exploded", "sequences", "status", "message", "seconds", "made_with")
     return {
         "name": name,
         "problem": {key: spec[key] for key in ("dim", "context", "noise", "tasks") if key in spec},
         **{key: spec[key] for key in ("family", "layers", "heads")},
-        "parameters": sum(int(values.size) for values in arrays.values()),
+        "parameters": sum(int(values.size) for values in parameters.values()),
         "seed": spec.get("seed"),
         "loss": loss,
         "error": result.get("error"),
         "floor": floor,
         "ratio": ratio,
-        **{f"explosion_{one}": None if rare is None else getattr(rare, one) for one in RARE},
+        **{f"explosion_{part}": None if rare is None else getattr(rare, part) for part in RARE},
         "actual": actual,
         "price_of_caution": None if price is None else price._asdict(),
-        **{one: result.get(one) for one in measured},
+        **{key: result.get(key) for key in ("exploded", "sequences", "status", "message", "seconds", "made_with")},
         "protocol": dict(spec.get("protocol", {})),
         "losses_by_seed": {str(number): value for number, value in seeds.items()},
-        "seeds_with_weights": with_weights,
+        "seeds_with_weights": kept,
         "weights": model is not None,
-        **{one: result[one] for one in ("mean_ratio", "largest_ratio", "cells") if one in result},
+        **{key: result[key] for key in ("mean_ratio", "largest_ratio", "cells") if key in result},
     }

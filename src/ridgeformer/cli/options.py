@@ -125,7 +125,6 @@ class OptionWithDefault(click.Option):
 
 Command = Callable[..., Any]
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
-UNKNOWN = "unknown: it needs a built-in problem of one dimension"  # of an explosion probability
 
 
 def measures_explosions(when: str) -> Callable[[Command], Command]:

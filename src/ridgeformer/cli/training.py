@@ -1,10 +1,11 @@
-"""`ridgeformer train` and `ridgeformer descend`: train models, by the protocol that options choose."""
+"""`ridgeformer train`, `descend` and `runs`: train models by the protocol that options choose; finished trainings."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,24 @@ from ridgeformer.cli.options import (
     cli,
     decorated,
     measures_explosions,
+    one_line,
     shares_help,
     takes_a_problem,
 )
-from ridgeformer.cli.output import Answer, answers, progress, resumable
-from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_picture
-from ridgeformer.errors import refuse, shown
+from ridgeformer.cli.output import Answer, answers, progress, resumable, warn
+from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.evaluation.table import aligned
 from ridgeformer.loading import load
+from ridgeformer.losses import without_rounding
 from ridgeformer.models.family import known_families
-from ridgeformer.training import Training, TrainingProgress, train as fit
+from ridgeformer.plotting.dynamics import DRAWN
+from ridgeformer.plotting.style import MOVING, STILL, check_plot
+from ridgeformer.plotting.training import draw_training
+from ridgeformer.training import Runs, Training, TrainingProgress, train as fit
 from ridgeformer.training.descent import SCHEDULES
+from ridgeformer.training.runs import protocol_of as described_protocol, read_entry
 from ridgeformer.training.spec import PROTOCOLS, Protocol
+from ridgeformer.training.store import is_run
 
 SEARCHES, DESCENTS = ("search", "paper"), ("descent", "sgd", "adam", "flow")
 PRECISION = click.Choice(["auto", "float32", "float64"])
@@ -146,6 +154,46 @@ def _trains(command: Command) -> Command:
     return decorated(command, *MODEL, takes_a_problem(sequences=100_000), *WORK)
 
 
+PICTURES = ("curve", "trajectories", "animation")
+
+
+@shares_help
+def takes_a_picture(command: Callable[..., Answer]) -> Command:
+    """Make a command that answers with a picture of a descent, and add the option that chooses it.
+
+    Options:
+        --picture: What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation
+            (.gif, or .html with a slider) [default: by the ending of the file].
+    """
+    kinds = click.option("--picture", type=click.Choice(PICTURES))
+    return answers(plot="the learning curve, or another --picture,", moving=True)(kinds(command))
+
+
+def picture_of(picture: str | None, protocol: Protocol) -> str:
+    """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
+    plot: Path | None = click.get_current_context().params["plot"]
+    if plot is None:
+        if picture:
+            refuse("--picture is about the file of --plot", "no --plot", "Add --plot curve.png, for example.")
+        return "curve"
+    chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
+    if chosen != "curve" and (snapshots := len(protocol.kept())) < 2:
+        given = f"{snapshots} of the protocol {protocol.name}"
+        remedy = "Train with `ridgeformer descend --snapshots 20`, or draw the curve to a .png, .pdf or .svg file."
+        refuse(f"a picture of the kind {chosen} needs two snapshots of a descent", given, remedy)
+    check_plot(plot, MOVING if chosen == "animation" else STILL)
+    return chosen
+
+
+def draw(training: Training, picture: str, plot: Path) -> None:
+    """Draw a picture of a run to a file. An animation takes seconds, so a terminal shows that."""
+    from rich.console import Console
+
+    waiting = Console(stderr=True).status(f"drawing {plot.name}") if picture == "animation" else None
+    with waiting or contextlib.nullcontext():
+        (DRAWN[picture] if training.course else draw_training)(training, plot)
+
+
 @cli.command()
 @takes_a_protocol("--protocol", SEARCHES, "effort caution tolerated precision seconds steps batch rate")
 @measures_explosions("After training,")
@@ -232,3 +280,102 @@ def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool
     common: dict[str, Any] = {"layout": layout or None, "init": start, "out": out, "progress": False}
     with resumable(out), progress(quiet=quiet) as step:
         return fit(**asked, protocol=protocol, callbacks=[show], **common)
+
+
+@cli.command()
+@click.argument("place", type=PLACE, metavar="RUN")
+@click.option("--problem")
+@takes_a_picture
+def runs(place: Path, problem: str | None, picture: str | None) -> Answer:
+    """List all runs of a folder, or print a finished run.
+
+    RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
+    are reported on stderr with the reason, and with --json as entries with the key "damaged"; the exit code is then 1.
+
+    Options:
+        --problem: List and draw only the runs of this problem of a folder, such as 'd=10 n=20 uniform(0,5)', or some of
+            these words.
+
+    Examples:
+        ridgeformer runs runs/ --csv runs.csv
+        ridgeformer runs runs/ --problem 'uniform(0,5)' --plot losses.png
+        ridgeformer runs runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png
+        ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg
+        ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html
+    """
+    table = Runs.load(place) if place.is_dir() and not is_run(place) else None
+    if table:
+        if picture is not None:
+            refuse("--picture needs a single run", f"a folder of {len(table)} runs", "Leave it out.")
+        return _listed(table if problem is None else table.of_problem(problem))
+    if problem is not None:
+        refuse("--problem selects runs of a folder", f"{shown(place)}, which holds no runs", "Leave it out.")
+    damage = read_entry(place).damage if is_run(place) else None
+    if damage is not None:
+        raise InputError(f"{shown(place, 200)}: {damage}")
+    training = Training.load(place)
+    return describe_training(training, functools.partial(draw, training, picture_of(picture, training.spec.protocol)))
+
+
+def _listed(table: Runs) -> Answer:
+    damaged = [entry for entry in table.entries if entry.damage]
+    for entry in damaged:
+        warn(one_line(f"damaged: {entry.name}: {entry.damage}"))
+    whole = [(entry, row) for entry, row in zip(table.entries, table.rows(), strict=True) if not entry.damage]
+    printed = [
+        {
+            **{name: row[name] for name in ("loss", "ratio", "exploded")},
+            "status": one_line(row["remark"] or row["status"]),
+            **{name: one_line(row[name]) for name in ("actual", "protocol", "run")},
+            "details": one_line(entry.details),
+        }
+        for entry, row in whole
+    ]
+    text = aligned(printed)
+    if any(row["status"] == "unfinished" for _, row in whole):
+        text += "\nTo resume an unfinished run, give the command that started it again."
+    record = [entry.record for entry in table.entries if entry.record]
+    record += [{"folder": str(entry.folder), "damaged": entry.damage} for entry in damaged]
+    return Answer(text, record, [row for _, row in whole], table.plot, code=1 if damaged else 0)
+
+
+def describe_training(training: Any, draw: Callable[[Path], object] | None = None, explosions: bool = False) -> Answer:
+    """Answer with a training: its loss, how it went and where it is stored.
+
+    Args:
+        training: The training.
+        draw: Draws its picture; None where there is none.
+        explosions: Whether to measure the probability that a sequence explodes.
+
+    Returns:
+        The answer.
+    """
+    folder = str(training.folder) if training.folder else None
+    course = {"course": training.history.as_dict()} if training.course else {}
+    r, protocol = training.result, described_protocol(training.spec.as_dict())
+    ratio = f"{r.ratio:.3g}" if math.isfinite(r.ratio) else "-"
+    grown = f"; {training.total_seconds:.1f} s with the models that it was grown from"
+    grown = grown if training.total_seconds > training.seconds else ""
+    rare = explosions and (training.explosions or training.explosions_unknown)
+    lines = {
+        "status": f"{training.status}: {training.message}",
+        **({} if training.is_as_asked else {"actual": training.actual}),
+        **({} if protocol == "search" else {"protocol": protocol}),
+        "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
+        "floor": f"{without_rounding(r.floor, r.signal):.4g}; ratio: {ratio}",
+        "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, "
+        f"exploded: {r.exploded:,} of {r.sequences:,}",
+        **({"explodes": f"with probability {rare}"} if rare else {}),
+        **({} if training.price is None else {"caution": str(training.price)}),
+        "time": f"{training.seconds:.1f} s{grown}",
+        "made with": ", ".join(f"{name} {value}" for name, value in training.made_with.items()),
+        "stored in": training.folder or "nowhere; add --out runs/ to store it",
+    }
+    head = f"{training.spec.describe()}, seed {training.spec.seed}"
+    text = "\n".join([one_line(head), *(f"  {name:10} {one_line(line)}" for name, line in lines.items())])
+    measured: dict[str, Any] = {}
+    if explosions:
+        measured = {"explosions": training.explosions and training.explosions.as_dict()}
+        measured |= {} if training.explosions else {"explosions_unknown": training.explosions_unknown}
+    rows = [{"run": training.spec.name, **r.rows()[0]}]
+    return Answer(text, {**training.record(), **course, **measured, "folder": folder}, rows, draw)

@@ -161,6 +161,24 @@ def explosion_probability(
     return ExplosionProbability(probability, error, hits, len(weights), size, upper)
 
 
+def why_unknown(problem: BaseProblem) -> str:
+    """Say why the explosion probabilities of a problem cannot be measured.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The reason, as the end of a sentence; empty where they can be measured.
+    """
+    if problem.has_known_laws:
+        return ""
+    if len(problem.by_dimension()) > 1:
+        return "unknown: it is measured for one dimension only"
+    if problem.noise is not None and problem.noise.per_token:
+        return "unknown: it is measured for one noise level per sequence only, and here every example has its own"
+    return "unknown: the density of a problem of your own is not known"
+
+
 def upper_bound(probability: float, error: float, hits: float) -> float:
     """Return a bound that is above a probability in about 95 % of all cases.
 

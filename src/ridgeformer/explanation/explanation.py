@@ -112,7 +112,7 @@ class Explanation:
 
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
-        """The probability that a sequence explodes; None for problems of your own or of several dimensions.
+        """The probability that a sequence explodes; None where it cannot be measured: see `evaluation.why_unknown`.
 
         It is measured when it is first asked for, which takes about two seconds: see `explosion_probability`.
         """

@@ -91,6 +91,15 @@ def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
             axis.plot(history.sequences[shown] / 1e6, history.loss[shown], look, **style_of)
 
 
+def _check_one_problem(rows: list[dict[str, Any]]) -> None:
+    """Refuse rows of several problems, which have several floors, and no rows."""
+    problems = sorted({row["problem"] for row in rows})
+    if len(problems) != 1:
+        received = f"{len(problems)} problems ({'; '.join(problems)})" if problems else "no finished run"
+        remedy = "Select one by runs.of_problem(...), or by --problem on the command line."
+        refuse("a picture of runs shows those of one problem", received, remedy)
+
+
 def draw_runs(
     runs: Runs,
     path: Path | str | None = None,
@@ -120,9 +129,7 @@ def draw_runs(
     path = style.check_plot(path)
     runs = runs.finished
     rows = runs.rows()
-    problems = {row["problem"] for row in rows}
-    if len(problems) != 1:
-        refuse("a picture of runs shows those of one problem", f"{len(problems)} problems", "Select some of the runs.")
+    _check_one_problem(rows)
     if x not in rows[0] or not isinstance(rows[0][x], int | float):
         refuse("x must be a column of numbers", shown(x), "Choose layers, heads or seed.")
     canvas = style.blank(6.4, 3.8)

@@ -55,12 +55,17 @@ class Connection:
         """
         if self._client is None:
             return True
-        passed = self._passed()
+        now = self._clock()
+        passed, self._called = min(now - self._called, self._longest), now  # without time in which it was suspended
         stream = self._client.scheduler_comm
         connected = self._client.status == "running" and stream is not None and not stream.closed()
         self._down = 0.0 if connected else self._down + passed
         self._silent = 0.0 if connected and self._is_answered() else self._silent + passed
-        self._warn_if_idle(passed)
+        self._idle = self._idle + passed if self._workers == 0 else 0.0
+        if self._idle > IDLE and not self._warned:  # work that waits looks like slow training
+            self._warned = True
+            idle = f"No worker is connected to the Dask scheduler at {self._address}, so nothing is being trained."
+            warnings.warn(f"{idle} Start one with `dask worker {self._address}`.", stacklevel=2)
         if self._client.status in ("closing", "closed") or self._down > DOWN or self._silent > SILENT:
             self.close()
             raise UnreachableError(
@@ -73,12 +78,6 @@ class Connection:
         """Ask nothing more."""
         if self._question is not None:
             self._question.cancel()
-
-    def _passed(self) -> float:
-        """Seconds since the last call, without those in which this process was suspended."""
-        now = self._clock()
-        passed, self._called = min(now - self._called, self._longest), now
-        return passed
 
     def _is_answered(self) -> bool:
         """Whether the scheduler has just told how many workers it has. It is asked every few seconds."""
@@ -93,14 +92,6 @@ class Connection:
             self._question = asyncio.run_coroutine_threadsafe(_identity(self._client), loop)
             self._asked = self._called
         return answered
-
-    def _warn_if_idle(self, passed: float) -> None:
-        """Say it once if there is no worker for some time: the work then waits, which looks like slow training."""
-        self._idle = self._idle + passed if self._workers == 0 else 0.0
-        if self._idle > IDLE and not self._warned:
-            self._warned = True
-            idle = f"No worker is connected to the Dask scheduler at {self._address}, so nothing is being trained."
-            warnings.warn(f"{idle} Start one with `dask worker {self._address}`.", stacklevel=2)
 
 
 async def _identity(client: Any) -> dict[str, Any]:

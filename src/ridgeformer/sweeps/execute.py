@@ -29,8 +29,7 @@ from ridgeformer.training import Runs, Spec
 from ridgeformer.training.runs import read_entry
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import parse_spec
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import has_record, is_finished
+from ridgeformer.training.store import Folder, has_record, is_finished
 from ridgeformer.validation import integer
 
 Unit = list[Spec]

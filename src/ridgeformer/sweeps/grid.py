@@ -8,23 +8,22 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ridgeformer.engine.interface import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.files import open_regular, path_of
 from ridgeformer.models.family import family_named
-from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.problems import BaseProblem, Lengths, Problem
+from ridgeformer.noise import Noise, as_noise
+from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.problems.features import Features
 from ridgeformer.problems.tasks import Tasks
@@ -33,8 +32,10 @@ from ridgeformer.training.spec import PROTOCOLS, Protocol, as_protocol, make_spe
 from ridgeformer.validation import integer, keywords
 
 LAW = ("noise", "dim", "context", "features", "tasks", "query")  # axes of the built-in problem
-AXES = (*LAW, "families", "layers", "heads", "seeds")
+RUN = ("families", "layers", "heads", "seeds")
+USUAL = [("isotropic()",), ("gaussian()",), ("none",)]
 MOST_RUNS = 1_000_000
+ANY_NOISE = as_noise("fixed(1)")
 MOST_CHECKED = 10_000  # combinations of laws that are made to see whether they fit together
 
 
@@ -79,33 +80,33 @@ class Grid:
     problem: Sequence[BaseProblem] = ()
 
     def __post_init__(self) -> None:
-        count = 1
+        runs = 1
         for axis in self._axes():
-            count *= _count(axis, getattr(self, axis))
-        if count > MOST_RUNS:
-            refuse(f"a grid must describe at most {MOST_RUNS:,} runs", f"{count:,}", "Split it into several grids.")
+            with _blaming(axis):
+                runs *= _count(axis, getattr(self, axis))
+        if runs > MOST_RUNS:
+            refuse(f"a grid must describe at most {MOST_RUNS:,} runs", f"{runs:,}", "Split it into several grids.")
         for axis in self._axes():
-            _check_values(axis, getattr(self, axis))
+            with _blaming(axis):
+                values = getattr(self, axis)
+                if len({_text(axis, value) for value in values}) < len(values):
+                    refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
         as_protocol(self.protocol)
-        integer("sequences", self.sequences, 2, MOST_SEQUENCES)
-        self._check_fit()
+        with _blaming("sequences"):
+            integer("sequences", self.sequences, 2, MOST_SEQUENCES)
+        laws = [getattr(self, part) for part in LAW[1:]]  # isotropic ones fit together
+        if laws[2:] != USUAL and not self.problem and math.prod(map(len, laws)) <= MOST_CHECKED:
+            for law in itertools.product(*laws):
+                _problem(ANY_NOISE, *law)
 
     def _axes(self) -> tuple[str, ...]:
         """The axes that are used: those of the built-in problem, or `problem`."""
         if isinstance(self.problem, Sequence) and len(self.problem) == 0:
-            return AXES
+            return (*LAW, *RUN)
         given = [axis for axis in LAW if getattr(self, axis) != type(self).__dataclass_fields__[axis].default]
         if given:
             refuse("a grid lists either problems or their parts", f"problem and {given[0]}", "Leave one of them out.")
-        return ("problem", *AXES[len(LAW) :])
-
-    def _check_fit(self) -> None:
-        """Refuse values of different axes that cannot be combined, unless there are very many."""
-        usual = self.features == ("isotropic()",) and self.tasks == ("gaussian()",) and self.query == ("none",)
-        parts = (self.dim, self.context, self.features, self.tasks, self.query)
-        if not usual and not self.problem and math.prod(map(len, parts)) <= MOST_CHECKED:
-            for law in itertools.product(*parts):
-                _problem(ANY_PROBLEM.noise, *law)
+        return ("problem", *RUN)
 
     def problems(self) -> Iterator[BaseProblem]:
         """Yield every problem once."""
@@ -117,14 +118,31 @@ class Grid:
 
     def specs(self) -> Iterator[Spec]:
         """Yield every run, problem by problem and seed by seed, shallow before deep."""
+        how: dict[str, Any] = {"protocol": self.protocol, "sequences": self.sequences}
         inner = list(itertools.product(self.seeds, self.heads, self.families, sorted(self.layers)))
         for problem in self.problems():  # one at a time: there may be very many
             for seed, heads, family, layers in inner:
-                run = functools.partial(make_spec, problem, family, layers=layers, heads=heads, seed=seed)
-                yield run(protocol=self.protocol, sequences=self.sequences)
+                yield make_spec(problem, family, layers=layers, heads=heads, seed=seed, **how)
 
     def __len__(self) -> int:
         return math.prod(len(getattr(self, axis)) for axis in self._axes())
+
+
+class _AxisError(InputError):
+    """The values of one key of a grid are wrong."""
+
+    def __init__(self, axis: str, message: str) -> None:
+        super().__init__(message)
+        self.axis = axis
+
+
+@contextlib.contextmanager
+def _blaming(axis: str) -> Iterator[None]:
+    """Say of an error that it is about one key of a grid."""
+    try:
+        yield
+    except InputError as error:
+        raise _AxisError(axis, str(error)) from error
 
 
 def _count(axis: str, values: Any) -> int:
@@ -137,33 +155,16 @@ def _count(axis: str, values: Any) -> int:
         refuse(f"{axis} must list at most {MOST_RUNS:,} values", shown(values), "Split the grid into several.")
 
 
-def _check_values(axis: str, values: Any) -> None:
-    """Refuse values of an axis that no run can have, and values that are listed twice."""
-    count = _count(axis, values)
-    if len({_text(axis, value) for value in values}) < count:
-        refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
-
-
 def _text(axis: str, value: Any) -> str:
     """The text by which equal values of an axis are recognised; a value that no run can have is refused."""
     if axis in EXAMPLES and not isinstance(value, str):
         refuse(f"{axis} must be listed as text", shown(value), f"Write {EXAMPLES[axis]}, for example.")
-    if axis in ("dim", "context"):
-        Problem(**{"noise": ANY_PROBLEM.noise, axis: value})
-    elif axis not in READ:
-        chosen = {"layers": 1, "heads": 1, "seed": 0, axis.removesuffix("s") if axis == "seeds" else axis: value}
-        make_spec(ANY_PROBLEM, "gdpp", **chosen, protocol=SEARCH, sequences=2)
-    return str(READ.get(axis, repr)(value))
+    return str(READ[axis](value))
 
 
 def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, query: str) -> Problem:
     covariance = None if query == "none" else query
     return Problem(dim, context, noise, features=features, tasks=tasks, query=covariance)
-
-
-EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"powerlaw(1)"', "families": '"diag"'}
-ANY_PROBLEM = Problem(noise=Fixed(1.0))
-SEARCH = Search()
 
 
 def _noise(value: object) -> Noise:
@@ -176,16 +177,29 @@ def _noise(value: object) -> Noise:
         refuse("noise must be a distribution that can be evaluated", received, "Write uniform(0,5), for example.")
 
 
+def _part(name: str) -> Callable[[Any], object]:
+    """How a problem reads one of its parts."""
+    return lambda value: Problem(**{"noise": ANY_NOISE, name: value}).as_dict()[name]
+
+
+def _size(name: str) -> Callable[[Any], object]:
+    """How a spec reads a number of layers or heads, or a seed."""
+    example = Problem(noise=ANY_NOISE)
+    return lambda value: getattr(make_spec(example, "gdpp", sequences=2, **{"layers": 1, name: value}), name)
+
+
+EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"powerlaw(1)"', "families": '"diag"'}
 READ: dict[str, Callable[[Any], object]] = {  # what values of an axis are read as
     "noise": _noise,
-    "context": Lengths,
+    **{name: _part(name) for name in ("dim", "context")},
     "features": Features.of,
     "tasks": Tasks.of,
     "query": lambda value: value if value == "none" else Features.of(value),
     "families": lambda value: family_named(value).name,
-    "problem": check_any_problem,
+    **{name: _size(name) for name in ("layers", "heads")},
+    "seeds": _size("seed"),
+    "problem": lambda value: repr(check_any_problem(value)),
 }
-EXAMPLE = 'a line noise = ["uniform(0,5)"], a line layers = [1, 2, 3]'
 LARGEST = 1 << 20  # bytes
 # tomllib needs time and memory that grow with the square of the number of parts of a key, a.b.c. A key is in one line;
 # what stands in parentheses without a quotation mark is inside a string, and no part of a key.
@@ -209,88 +223,62 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
     """
     place = path_of(path, "a grid must be the name of a file", "grid.toml")
     with open_regular(place, "a grid", LARGEST) as file:
-        text = file.read().decode("utf-8-sig")
-    values = _parse(place, text)
-    _check_keys(place, text, values, "a grid", Grid)
+        content = _Content(shown(place, 200), file.read().decode("utf-8-sig"))
+    values = content.parsed()
+    content.check_keys(values, "a grid", Grid)
     if "noise" not in values:
-        raise InputError(f'a grid must have the key noise; {_name(place)} has none. Add noise = ["uniform(0,5)"].')
+        raise InputError(f'a grid must have the key noise; {content.name} has none. Add noise = ["uniform(0,5)"].')
     if "protocol" in values:
-        values["protocol"] = _protocol(place, text, values["protocol"])
+        values["protocol"] = content.protocol(values["protocol"])
     try:
         return Grid(**values)
+    except _AxisError as error:
+        content.complain(error.axis, str(error))
     except InputError as error:
-        _blame(place, text, values)
-        raise InputError(f"{_name(place)}: {error}") from error
+        raise InputError(f"{content.name}: {error}") from error
 
 
-def _blame(place: Path, text: str, values: dict[str, Any]) -> None:
-    """Raise an error that names the line and the key, if it is the value of one key alone that is wrong."""
-    for key in (*AXES, "sequences"):
-        if key in values:
-            try:
-                _check_values(key, values[key]) if key in AXES else Grid(noise=["fixed(1)"], sequences=values[key])
-            except InputError as error:
-                _complain(place, text, key, str(error))
+class _Content(NamedTuple):
+    """The name and the text of a file that should hold a grid."""
 
+    name: str
+    text: str
 
-def _parse(place: Path, text: str) -> dict[str, Any]:
-    try:
-        if max(line.count(".") for line in IN_STRINGS.sub("", text).split("\n")) > MOST_DOTS:
-            raise RecursionError
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        why = shown(error, 200)
-    except RecursionError:
-        why = f"its lists or tables are nested too deeply, or a line has more than {MOST_DOTS} dots"
-    except ValueError:  # Python reads no number of more than 4,300 digits
-        digits = re.search(r"[0-9_]{4300}", text)
-        line = text.count("\n", 0, digits.start()) + 1 if digits else "?"
-        why = f"line {line} has a whole number of more than 64 bits"
-    else:
-        for key, value in values.items():
-            _check_sizes(place, text, key, value)
-        return values
-    raise InputError(f"a grid must be TOML; {_name(place)} is not: {why}. It needs, for example, {EXAMPLE}.")
+    def parsed(self) -> dict[str, Any]:
+        try:
+            if max(line.count(".") for line in IN_STRINGS.sub("", self.text).split("\n")) > MOST_DOTS:
+                raise RecursionError
+            return tomllib.loads(self.text)
+        except RecursionError:
+            why = f"its lists or tables are nested too deeply, or a line has more than {MOST_DOTS} dots"
+        except tomllib.TOMLDecodeError as error:
+            why = shown(error, 200)
+        except ValueError:  # Python reads no longer number
+            why = "a whole number has more than 4,300 digits"
+        example = 'a line noise = ["uniform(0,5)"], a line layers = [1, 2, 3]'
+        raise InputError(f"a grid must be TOML; {self.name} is not: {why}. It needs, for example, {example}.")
 
+    def protocol(self, table: Any) -> Protocol:
+        name = table.get("name", "search") if isinstance(table, dict) else None
+        if not isinstance(name, str) or name not in PROTOCOLS:
+            rule = f"[protocol] must have the name {' or '.join(PROTOCOLS)}"
+            self.complain("protocol", f"{rule}; got {shown(table)}. Choose one of these.")
+        parameters = {key: value for key, value in table.items() if key != "name"}
+        self.check_keys(parameters, "[protocol]", PROTOCOLS[name])
+        try:
+            return PROTOCOLS[name](**parameters)
+        except InputError as error:
+            self.complain("protocol", str(error))
 
-def _check_sizes(place: Path, text: str, key: str, value: Any) -> None:
-    """Refuse whole numbers that have more bits than TOML's have."""
-    left = [value]
-    while left:
-        value = left.pop()
-        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            _complain(place, text, key, f"a whole number must fit in 64 bits; got {shown(value)}. Write a smaller one.")
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _protocol(place: Path, text: str, table: Any) -> Protocol:
-    name = table.get("name", "search") if isinstance(table, Mapping) else None
-    if not isinstance(name, str) or name not in PROTOCOLS:
-        rule = f"[protocol] must have the name {' or '.join(PROTOCOLS)}"
-        _complain(place, text, "protocol", f"{rule}; got {shown(table)}. Choose one of these.")
-    parameters = {key: value for key, value in table.items() if key != "name"}
-    _check_keys(place, text, parameters, "[protocol]", PROTOCOLS[name])
-    try:
-        return PROTOCOLS[name](**parameters)
-    except InputError as error:
-        _complain(place, text, "protocol", str(error))
-
-
-def _check_keys(place: Path, text: str, values: Mapping[str, Any], what: str, kind: type) -> None:
-    known = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
-    for key in values:
-        if key not in known:
+    def check_keys(self, values: dict[str, Any], what: str, kind: type) -> None:
+        known = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
+        for key in values.keys() - known:
             rule = f"a key of {what} must be one of {', '.join(known)}"
-            _complain(place, text, key, f"{rule}; got {shown(key)}. Rename it or remove it.")
+            self.complain(key, f"{rule}; got {shown(key)}. Rename it or remove it.")
 
-
-def _complain(place: Path, text: str, key: str, message: str) -> NoReturn:
-    """Raise an error that says which line of the file has the key."""
-    lines = (re.split(r"[=.\]]", line.strip().lstrip("[ "), maxsplit=1)[0] for line in text.split("\n"))
-    number = next((n for n, start in enumerate(lines, 1) if start.strip(" \t\"'") == key), None)
-    where = _name(place) + (f", line {number}" if number else "")
-    raise InputError(f"{where}, key {shown(key)[1:-1]}: {shown(InputError(message), 500)}")
-
-
-def _name(place: Path) -> str:
-    return shown(place, 200)
+    def complain(self, key: str, message: str) -> NoReturn:
+        """Raise an error that says which line of the file has the key."""
+        lines = (re.split(r"[=.\]]", line.strip().lstrip("[ "), maxsplit=1)[0] for line in self.text.split("\n"))
+        number = next((n for n, start in enumerate(lines, 1) if start.strip(" \t\"'") == key), None)
+        where = self.name + (f", line {number}" if number else "")
+        raise InputError(f"{where}, key {shown(key)[1:-1]}: {shown(InputError(message), 500)}")

@@ -9,14 +9,16 @@ import csv
 import io
 import math
 import os
+from dataclasses import fields
 from typing import Any
 
 from ridgeformer.errors import optional
 from ridgeformer.files import append, make_folder, path_of, write_whole
 from ridgeformer.training.job import Callback, TrainingProgress
-from ridgeformer.training.results import Training
+from ridgeformer.training.results import History, Training
 from ridgeformer.training.spec import Spec
 
+LOGGED = ["run", *(field.name for field in fields(History))]  # columns of a CSV file
 PATIENCE = 2.0  # seconds after which the progress line appears
 
 
@@ -81,36 +83,33 @@ class CSVLogger(Callback):
         self.path = path_of(path, "a CSV logger needs the name of a file", "history.csv")
         make_folder(self.path.parent, "logs")
         self._rows: dict[str, list[dict[str, Any]]] = {}
-        self._names: list[str] = []  # the columns of the file
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
-        self._rows[spec.name], self._names = [], []  # the next row writes the whole file
+        self._rows[spec.name] = []
+        self._write()
 
     def on_step(self, progress: TrainingProgress) -> None:
         """See `Callback.on_step`."""
-        name, row = progress.spec.name, {"phase": progress.phase, **progress.record}
-        self._rows.setdefault(name, []).append(row)
-        if row.keys() <= set(self._names):
-            append(self.path, self._text([{"run": name, **row}]))
-        else:
-            self._write()
+        row = {"run": progress.spec.name, "phase": progress.phase, **progress.record}
+        self._rows[progress.spec.name].append(row)
+        append(self.path, _csv([row]))
 
     def on_end(self, training: Training) -> None:
         """See `Callback.on_end`."""
-        self._rows[training.spec.name] = training.history.rows()
+        self._rows[training.spec.name] = [{"run": training.spec.name, **row} for row in training.history.rows()]
         self._write()
 
     def _write(self) -> None:
-        """Write the whole file: its columns are known anew."""
-        rows = [{"run": name, **row} for name, run in self._rows.items() for row in run]
-        self._names = list(dict.fromkeys(name for row in rows for name in row))
-        write_whole(self.path, self._text([dict(zip(self._names, self._names, strict=True)), *rows]))
+        """Write the whole file."""
+        names = dict(zip(LOGGED, LOGGED, strict=True))
+        write_whole(self.path, _csv([names, *(row for rows in self._rows.values() for row in rows)]))
 
-    def _text(self, rows: list[dict[str, Any]]) -> bytes:
-        text = io.StringIO()
-        csv.DictWriter(text, self._names, restval="", lineterminator="\n").writerows(rows)
-        return text.getvalue().encode()
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    csv.DictWriter(text, LOGGED, restval="", lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
 
 
 class _NumberLogger(Callback):

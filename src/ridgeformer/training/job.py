@@ -80,10 +80,7 @@ class Units:
             The product.
         """
         sizes = self.sizes(family)
-        if not sizes:
-            return family
-        arrays = {name: value * sizes.get(name, np.ones(())) for name, value in family.arrays.items()}
-        return type(family)(**arrays)
+        return type(family)(**{name: value * sizes.get(name, 1.0) for name, value in family.arrays.items()})
 
 
 class Vector:
@@ -95,9 +92,10 @@ class Vector:
     """
 
     def __init__(self, model: LinearTransformer, units: Units | None) -> None:
-        self._like, self.scale = model, 1.0 if units is None else units.scale
+        self._like, self._scale = model, 1.0 if units is None else units.scale
         self._shapes = {name: value.shape for name, value in model.family.arrays.items()}
-        self._sizes = {} if units is None else units.sizes(model.family)
+        sizes = {} if units is None else units.sizes(model.family)
+        self._sizes = self._join({n: np.broadcast_to(sizes.get(n, 1.0), shape) for n, shape in self._shapes.items()})
 
     def pack(self, model: LinearTransformer) -> Array:
         """Return the numbers of a model.
@@ -108,8 +106,7 @@ class Vector:
         Returns:
             The numbers, one after another.
         """
-        arrays = {name: value.astype(np.float64) for name, value in model.family.arrays.items()}
-        return self.scale * self._join({**arrays, **{n: arrays[n] / f for n, f in self._sizes.items() if n in arrays}})
+        return np.asarray(self._scale * (self._join(model.family.arrays).astype(np.float64) / self._sizes))
 
     def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
         """Return the model with these numbers.
@@ -140,10 +137,8 @@ class Vector:
         return model
 
     def _arrays(self, vector: Array, dtype: type) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, values in zip(self._shapes, pieces(vector / self.scale, self._shapes.values()), strict=True):
-            arrays[name] = (values * self._sizes[name] if name in self._sizes else values).astype(dtype)
-        return arrays
+        numbers = (vector / self._scale * self._sizes).astype(dtype)
+        return dict(zip(self._shapes, pieces(numbers, self._shapes.values()), strict=True))
 
     def matrices(self) -> list[tuple[int, int, int]]:
         """Return the shapes of the numbers: stacks of K matrices m x n, as (K, m, n).
@@ -169,10 +164,9 @@ class Vector:
         Returns:
             The gradient with respect to the numbers.
         """
-        scaled = {n: gradient[n] * f for n, f in self._sizes.items() if n in gradient}
-        return self._join({**gradient, **scaled}) / self.scale
+        return np.asarray(self._join(gradient) * self._sizes / self._scale)
 
-    def _join(self, arrays: dict[str, Array]) -> Array:
+    def _join(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate([arrays[name].ravel() for name in self._shapes])
 
 

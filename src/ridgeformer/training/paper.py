@@ -14,7 +14,7 @@ import numpy as np
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.descent.steppers import TINY, DescentState
+from ridgeformer.training.descent.walk import TINY, DescentState
 from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import integer, keywords, positive

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError, short
 from ridgeformer.evaluation import ExplosionProbability, Loss, explosion_probability
+from ridgeformer.evaluation.explosions import why_unknown
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.losses import ratio, warn_below_floor
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.job import Price
 from ridgeformer.training.spec import Spec, parse_spec
-from ridgeformer.training.store.files import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
+from ridgeformer.training.store import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
@@ -237,16 +238,19 @@ class Training(Value):
 
         return tuple(Snapshot(step, at(i)) for i, step in enumerate(steps))
 
+    @property
+    def explosions_unknown(self) -> str:
+        """Why `explosions` is None; empty where it is not."""
+        return why_unknown(self.spec.problem)
+
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
-        """The probability that a sequence explodes; None for problems of your own or of several dimensions.
+        """The probability that a sequence explodes; None where it cannot be measured, as `explosions_unknown` says.
 
         It is measured when it is first asked for, which takes a few seconds, and is not stored with the run: see
         `ridgeformer.explosion_probability`, which takes other numbers of sequences and other seeds.
         """
-        if not self.spec.problem.has_known_laws:
-            return None
-        return explosion_probability(self.spec.problem, self.model)
+        return None if self.explosions_unknown else explosion_probability(self.spec.problem, self.model)
 
     @property
     def loss(self) -> float:
@@ -326,7 +330,8 @@ def training_of_record(
     try:
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int, "adjusted": bool}
         fields = record["result"]
-        result = Loss(**{name: kinds.get(name, float)(_known(fields[name])) for name in fields if name != "ratio"})
+        known = {name: math.nan if value is None else value for name, value in fields.items() if name != "ratio"}
+        result = Loss(**{name: kinds.get(name, float)(value) for name, value in known.items()})
         warn_below_floor(result.name, result.loss, result.error, result.floor, result.floor_error, result.signal)
         return Training(
             model=model,
@@ -345,11 +350,6 @@ def training_of_record(
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(folder, error) from error
-
-
-def _known(value: Any) -> Any:
-    """A value of a record, with NaN for None, which stands for it in JSON."""
-    return math.nan if value is None else value
 
 
 def _incomplete(folder: Path | None, error: Exception) -> InputError:

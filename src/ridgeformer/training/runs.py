@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from ridgeformer.losses import warn_below_floor
 from ridgeformer.problems.parts import dimensions
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import PROTOCOLS
-from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
+from ridgeformer.training.store import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,12 +97,11 @@ class Run:
         """Return the columns by name: what was asked for, and what came out."""
         spec, record = self.spec or {}, self.record or {}
         result = record.get("result", {})
-        numbers = {name: _number(result.get(name)) for name in ("loss", "error", "floor", "ratio")}
         return {
-            **{name: spec.get(name, "") for name in ("family", "layers", "heads", "seed")},
+            **{name: spec.get(name, "") for name in SHAPE},
             "problem": self.problem,
             "protocol": "" if self.spec is None else protocol_of(self.spec),
-            **numbers,
+            **{name: _number(result.get(name)) for name in ("loss", "error", "floor", "ratio")},
             "status": self.status,
             "exploded": result.get("exploded"),
             "seconds": _number(record.get("seconds")),
@@ -115,9 +114,15 @@ class Run:
         """The problem in words."""
         if self.spec is None:
             return ""
-        own = self.spec.get("problem")
-        law = own or f"d={self.spec['dim']} n={self.spec['context']} {self.spec['noise']}"
+        law = self.spec.get("problem") or "d={dim} n={context} {noise}".format_map(self.spec)
         return f"{law} {self.details}".strip()
+
+    @property
+    def details(self) -> str:
+        """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
+        spec = self.spec or {}
+        own = [f"{name}={shown(value, 40)}" for name, value in spec.get("arguments", {}).items()]
+        return " ".join(own if "problem" in spec else [f"{name}={spec[name]}" for name in PARTS if name in spec])
 
     @property
     def status(self) -> str:
@@ -125,11 +130,6 @@ class Run:
         if self.record is not None:
             return str(self.record["status"])
         return "unfinished" if self.damage is None else "damaged"
-
-    @property
-    def details(self) -> str:
-        """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
-        return "" if self.spec is None else _details(self.spec)
 
     @property
     def loss(self) -> float:
@@ -191,6 +191,29 @@ class Runs(Table, Sequence[Training]):
         """The finished runs."""
         return Runs(tuple(entry for entry in self.entries if entry.record is not None))
 
+    def of_problem(self, problem: str) -> Runs:
+        """Return the runs of one problem.
+
+        Args:
+            problem: The problem as the column `problem` has it, such as `d=10 n=20 uniform(0,5)`, or some of its words,
+                such as `uniform(0,5)`.
+
+        Returns:
+            The runs of this very problem; where there is none, all runs whose problem has these words.
+
+        Raises:
+            InputError: There is no such run.
+        """
+        words = set(str(problem).split())
+        exact = [entry for entry in self.entries if entry.problem == problem]
+        chosen = exact or [entry for entry in self.entries if words <= set(entry.problem.split())]
+        if not chosen or not words:
+            known = "; ".join(dict.fromkeys(entry.problem for entry in self.entries if entry.problem))
+            refuse(
+                f"the problems of these runs are {known}", shown(problem), "Write one of these, or some of its words."
+            )
+        return Runs(tuple(chosen))
+
     def __len__(self) -> int:
         return len(self.entries)
 
@@ -204,12 +227,12 @@ class Runs(Table, Sequence[Training]):
     def rows(self) -> list[dict[str, Any]]:
         """See `Table.rows`. The remark `local minimum` says that a run lost against another seed by a factor."""
         rows = [entry.row() for entry in self.entries]
-        best: dict[Any, float] = {}
-        same = [tuple(row[name] for name in ("family", "layers", "heads", "problem", "protocol")) for row in rows]
-        for key, row in zip(same, rows, strict=True):
-            best[key] = min(best.get(key, math.inf), row["loss"] if row["loss"] == row["loss"] else math.inf)
-        for key, row in zip(same, rows, strict=True):
-            lost = row["status"] == "converged" and row["loss"] - 2 * row["error"] > FACTOR * best[key]
+        losses: dict[Any, list[float]] = {}  # of the same model and problem
+        for row in rows:
+            losses.setdefault(_asked(row), [math.inf]).append(row["loss"])
+        for row in rows:
+            best = min(loss for loss in losses[_asked(row)] if not math.isnan(loss))
+            lost = row["status"] == "converged" and row["loss"] - 2 * row["error"] > FACTOR * best
             row["remark"] = "local minimum" if lost else ""
         return rows
 
@@ -253,6 +276,11 @@ class Runs(Table, Sequence[Training]):
 
     def __str__(self) -> str:
         return super().__str__() if self.entries else "no runs"
+
+
+def _asked(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a run was asked for, but for the seed."""
+    return tuple(row[name] for name in ("family", "layers", "heads", "problem", "protocol"))
 
 
 def _number(value: Any) -> float:
@@ -309,27 +337,11 @@ def _check_floor(entry: Run) -> None:
 
 
 def _order(entry: Run) -> tuple[Any, ...]:
-    """Finished before unfinished before damaged; by problem, then by loss."""
+    """Finished before unfinished before damaged; by problem, noise first and numbers by their size, then by loss."""
     state = 0 if entry.record is not None else 1 if entry.damage is None else 2
-    problem = _place(entry.spec) if state == 0 and entry.spec else ()
+    noise = "" if state or entry.spec is None else entry.spec.get("noise", "")
+    problem = "" if state else re.sub(r"\d+", lambda digits: digits[0].zfill(9), f"{noise} {entry.problem}")
     return state, problem, entry.loss, str(entry.folder)
-
-
-def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
-    """Where the problem of a run stands in a list: by noise, dimension and context length, then by its other parts."""
-    if "problem" in spec:
-        return spec["problem"], (0,), 0, json.dumps(spec["arguments"], sort_keys=True)
-    context = spec["context"]
-    text = "" if isinstance(context, int) else context
-    dim = dimensions(spec["dim"])
-    return spec["noise"], dim, 0 if text else context, text + _details(spec)
-
-
-def _details(spec: dict[str, Any]) -> str:
-    """The parts of a problem that the name of the folder of a run leaves out; none for isotropic problems."""
-    if "problem" in spec:
-        return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
-    return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)
 
 
 def protocol_of(spec: dict[str, Any]) -> str:

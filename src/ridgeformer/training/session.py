@@ -24,7 +24,8 @@ from ridgeformer import engine as engines
 from ridgeformer._version import __version__
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse, shown
-from ridgeformer.evaluation import Loss, evaluate, floor
+from ridgeformer.evaluation import Loss, compare, evaluate, floor
+from ridgeformer.evaluation.explosions import why_unknown
 from ridgeformer.exact import const_loss
 from ridgeformer.losses import ratio, without_rounding
 from ridgeformer.models.family import Family
@@ -40,6 +41,7 @@ from ridgeformer.training.store import Folder, Journal
 from ridgeformer.validation import integer, keywords, listed
 
 Out = str | os.PathLike[str] | Folder | None
+COMPARED = 5000  # sequences on which the loss of ConstRR is measured
 RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
 
 
@@ -75,35 +77,39 @@ class Session:
         Returns:
             The finished run.
         """
-        for other in with_ancestors(spec):
-            if other.name in self.finished:
-                continue
-            with engines.one_blas_thread():
-                known = self.store and self.store.find(other.name, other.as_dict())
-                before = [self.finished[parent.name] for parent in other.protocol.needs(other)]
-                stored = known and training_of_record(other, *known, self._folder(other))
-                self.finished[other.name] = stored or self._train(other, before)
-                self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
+        for needed in with_ancestors(spec):
+            if needed.name not in self.finished:
+                parents = [self.finished[parent.name] for parent in needed.protocol.needs(needed)]
+                lineages = (self.lineages[parent.spec.name] for parent in parents)
+                self.lineages[needed.name] = {needed.name}.union(*lineages)
+                with engines.one_blas_thread():
+                    stored = self.store.find(needed) if self.store else None
+                    folder = self.store.place(needed) if self.store else None
+                    known = stored and training_of_record(needed, *stored, folder)
+                    self.finished[needed.name] = known or self._train(needed, parents, folder)
         return self.finished[spec.name]
 
-    def _folder(self, spec: Spec) -> Path | None:
-        return None if self.store is None else self.store.path / spec.name
-
-    def _train(self, spec: Spec, before: list[Training]) -> Training:
-        made_with = _made_with(self.threads)
+    def _train(self, spec: Spec, parents: list[Training], folder: Path | None) -> Training:
+        made_with = {
+            "ridgeformer": __version__,
+            "engine": engines.current().name,
+            "threads": self.threads or engines.default_threads(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
         # Threads and versions of Python change no bits.
         writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
-        journal = self.store.journal(spec.name, spec.as_dict(), writer, spec.init) if self.store else Journal()
+        journal = self.store.journal(spec, writer) if self.store else Journal()
         for callback in self.callbacks:
             callback.on_start(spec)
         try:
-            outcome = spec.protocol.run(self._job(spec, before, journal))
+            outcome = spec.protocol.run(self._job(spec, parents, journal))
             result = evaluate(spec.problem, outcome.model, sequences=spec.sequences)
         except KeyboardInterrupt:
             journal.write()
             raise
         status, message = _status(spec, outcome, result)
-        ancestors = set[str]().union(*(self.lineages[other.spec.name] for other in before))
+        ancestors = self.lineages[spec.name] - {spec.name}
         training = Training(
             model=outcome.model,
             spec=spec,
@@ -114,25 +120,22 @@ class Session:
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
-            folder=self._folder(spec),
+            folder=folder,
             course=outcome.course,
             actual_family=outcome.family or spec.family.name,
             price=outcome.price,
         )
         if self.store:
-            self.store.store(spec.name, outcome.model, training.record(), journal, outcome.course)
+            self.store.store(training)
         for callback in self.callbacks:
             callback.on_end(training)
         return training
 
-    def _job(self, spec: Spec, before: list[Training], journal: Journal) -> Job:
+    def _job(self, spec: Spec, parents: list[Training], journal: Journal) -> Job:
         """The job of a run; it gets a share of the remaining time in proportion to its estimated cost."""
-        models: dict[Any, Parent] = {
-            (run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in before
-        }
-        shallower, simpler = (
-            models.get(k) for k in ((spec.family, spec.layers - 1), (spec.family.contains, spec.layers))
-        )
+        models = {(run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in parents}
+        shallower = models.get((spec.family, spec.layers - 1))
+        simpler = None if spec.family.contains is None else models.get((spec.family.contains, spec.layers))
         deadline = None
         if self.deadline is not None:
             left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
@@ -168,10 +171,9 @@ def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[TrainingStatus,
         return "diverged", f"{above}{outcome.message}{_advice(spec, outcome, result)}"
     more = "" if outcome.converged else spec.protocol.remedy
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
-    simple = _simple_loss(spec.problem)
-    better = result.loss - 2 * result.error > 1.01 * simple
-    if better and without_rounding(simple, spec.problem.signal):  # ConstRR is the oracle where its loss is 0
-        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
+    tail += _better_baseline(spec.problem, outcome.model, result)
+    if spec.problem.noise is not None and spec.problem.noise.per_token:
+        tail += f"; its explosion probability is {why_unknown(spec.problem)}"
     return "converged" if outcome.converged else "budget reached", outcome.message + tail
 
 
@@ -187,24 +189,37 @@ def _advice(spec: Spec, outcome: Outcome, result: Loss) -> str:
     return rare + ": very large labels do that to any model that is not linear in y; predictors.Guarded protects it"
 
 
+def _better_baseline(problem: BaseProblem, model: LinearTransformer, result: Loss) -> str:
+    """Return a remark where ConstRR, which needs no training, is better; else nothing.
+
+    Unadjusted losses hold much chance that both share, so they are compared on the same sequences.
+    """
+    if result.adjusted:
+        simple = _const_loss(problem)
+        better = result.loss - 2 * result.error > 1.01 * simple
+        known = better and without_rounding(simple, problem.signal)  # ConstRR is the oracle where its loss is 0
+        return f"; ConstRR is better, with a loss of {simple:.4g}" if known else ""
+    pair = compare(problem, {"model": model, "ConstRR": _tuned(problem)}, sequences=COMPARED, with_floor=False)
+    difference, error = pair.difference("model", "ConstRR")
+    if not difference > 2 * error:
+        return ""
+    losses = [f"{pair[name].loss:.4g}" for name in ("ConstRR", "model")]
+    return f"; ConstRR is better: its unadjusted loss is {losses[0]} where that of the model is {losses[1]}"
+
+
 @functools.lru_cache(maxsize=16)
-def _simple_loss(problem: BaseProblem) -> float:
-    """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
+def _tuned(problem: BaseProblem) -> ConstRR | ByDimension:
+    """ConstRR for a problem, from few sequences where it is not known."""
+    tuned = {d: ConstRR.tune(cell, sequences=2000) for d, cell in problem.by_dimension().items()}
+    return ByDimension({d: ridge.weights for d, ridge in tuned.items()}) if len(tuned) > 1 else tuned[problem.dim]
+
+
+@functools.lru_cache(maxsize=16)
+def _const_loss(problem: BaseProblem) -> float:
+    """The adjusted loss of ConstRR: exact on isotropic problems, elsewhere from few sequences."""
     if problem.is_isotropic:
         return const_loss(problem)
-    tuned = {d: ConstRR.tune(cell, sequences=2000) for d, cell in problem.by_dimension().items()}
-    simple = ByDimension({d: one.weights for d, one in tuned.items()}) if len(tuned) > 1 else tuned[problem.dim]
-    return evaluate(problem, simple, sequences=5000, with_floor=False).loss
-
-
-def _made_with(threads: int | None) -> dict[str, Any]:
-    return {
-        "ridgeformer": __version__,
-        "engine": engines.current().name,
-        "threads": threads or engines.default_threads(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
+    return evaluate(problem, _tuned(problem), sequences=COMPARED, with_floor=False).loss
 
 
 SEQUENCES = 100_000

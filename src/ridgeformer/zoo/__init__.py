@@ -24,22 +24,26 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse, short, shown
-from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, write_whole
+from ridgeformer.evaluation import ExplosionProbability
+from ridgeformer.files import CHECKSUM, DamagedFile, read_json, read_tensors
+from ridgeformer.losses import rounding
 from ridgeformer.models.family import family_named
 from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.training.store.files import read_run
+from ridgeformer.training.job import Price
+from ridgeformer.training.store import read_run
 from ridgeformer.values import Value
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
+WIDER = 20_000  # sequences of wider laws that stored probabilities of explosions were measured on
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
 END = ".safetensors"
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
@@ -86,9 +90,8 @@ class TrainingRecord(Value):
         Returns:
             The part of it that the zoo keeps.
         """
-        measured = ("loss", "error", "floor", "largest", "exploded", "sequences")
-        rest = ("spec", "status", "message", "seconds", "made_with")
-        return cls(**{name: run["result"][name] for name in measured}, **{name: run[name] for name in rest})
+        known = {**run["result"], **run}
+        return cls(**{field.name: known[field.name] for field in fields(cls)})
 
 
 @dataclass(eq=False)
@@ -117,8 +120,7 @@ class Zoo(Value):
         Raises:
             InputError: The zoo has no such model.
         """
-        runs = self.records[self._cell(family, layers, noise)]
-        return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
+        return self._chosen(family, layers, noise, None)[1]
 
     def model(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
         """Return a model.
@@ -135,8 +137,7 @@ class Zoo(Value):
         Raises:
             InputError: The zoo has no such model.
         """
-        cell = self._cell(family, layers, noise)
-        chosen = self.best(*cell) if seed is None else seed
+        cell, chosen = self._chosen(family, layers, noise, seed)
         if (cell, chosen) not in self.models:
             seeds = ", ".join(str(other) for known, other in sorted(self.models) if known == cell)
             rule = f"the zoo has the weights of seed {seeds} of this model"
@@ -158,48 +159,24 @@ class Zoo(Value):
         Raises:
             InputError: The zoo knows no such model.
         """
-        cell = self._cell(family, layers, noise)
-        runs = self.records[cell]
-        chosen = self.best(*cell) if seed is None else seed
-        if chosen not in runs:
+        cell, chosen = self._chosen(family, layers, noise, seed)
+        if chosen not in (runs := self.records[cell]):
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", shown(seed), "Choose one of these.")
         return runs[chosen]
 
-    def _cell(self, family: str, layers: int, noise: str | Noise) -> TableCell:
+    def _chosen(self, family: str, layers: int, noise: str | Noise, seed: int | None) -> tuple[TableCell, int]:
+        """The cell, and the seed or the best one."""
         cell = (family, layers, str(as_noise(noise)))
         if cell not in self.records:
-            for place, name in enumerate(("family", "layers", "noise")):
-                known = list(dict.fromkeys(other[place] for other in self.records))
-                if cell[place] not in known:
+            names = ("family", "layers", "noise")
+            for asked, name, known in zip(cell, names, zip(*self.records, strict=True), strict=True):
+                if asked not in known:
                     remedy = "Choose one of these, list all models with `ridgeformer models`, or train the model."
-                    refuse(f"{name} must be one of {', '.join(map(str, known))}", shown(cell[place]), remedy)
+                    refuse(f"{name} must be one of {', '.join(map(str, dict.fromkeys(known)))}", shown(asked), remedy)
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
-        return cell
-
-    def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
-        """Write the zoo to `zoo.safetensors` and `zoo.json`.
-
-        Args:
-            folder: Where to write; it must exist.
-            every_seed: Noise distributions of which the models of all seeds are kept, not only those of the best.
-
-        Raises:
-            StorageError: The files cannot be written.
-        """
-        whole = {str(as_noise(noise)) for noise in every_seed}
-        arrays = {
-            f"{'/'.join(map(str, cell))}/{seed}/{name}": value
-            for (cell, seed), model in self.models.items()
-            if cell[2] in whole or seed == self.best(*cell)
-            for name, value in model.family.arrays.items()
-        }
-        records = [asdict(run) for runs in self.records.values() for run in runs.values()]
-        header = {"format": FORMAT, "version": str(VERSION)}
-        write_whole(Path(folder) / "zoo.safetensors", pack(arrays, header))
-        lines = ",\n".join(json.dumps(run) for run in records)
-        seals = f'"{CHECKSUM}": "{_checksum(records)}", "models": "{checksum(arrays, header)}"'
-        facts = f'"format": "{FORMAT}", "version": {VERSION}, {seals}'
-        write_whole(Path(folder) / "zoo.json", f'{{{facts}, "runs": [\n{lines}\n]}}\n'.encode())
+        runs = self.records[cell]
+        best = min(runs, key=lambda number: (runs[number].exploded, runs[number].loss, number))
+        return cell, best if seed is None else seed
 
 
 def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
@@ -215,23 +192,21 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
         InputError: A run is not finished.
         DamageError: A run is damaged.
     """
-    records: dict[TableCell, dict[int, TrainingRecord]] = {}
-    models = {}
+    records, models = [], {}
     for folder in runs:
         model, run = read_run(folder)
         try:
-            cell, seed = _place(run["spec"])
-            records.setdefault(cell, {})[seed] = TrainingRecord.of_run(run)
+            records.append(TrainingRecord.of_run(run))
+            models[_place(run["spec"])] = model
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"a record must be complete; {folder} has a damaged one ({error!r}). Move it away and train it again."
             ) from error
-        models[cell, seed] = model
-    return Zoo(records, models)
+    return Zoo(_by_cell(records), models)
 
 
 def read(folder: str | os.PathLike[str]) -> Zoo:
-    """Read a zoo that `Zoo.write` wrote.
+    """Read a zoo: `zoo.safetensors`, with the models of the best seeds, and `zoo.json`, with the records of all.
 
     Args:
         folder: Where it is.
@@ -246,7 +221,7 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
     try:
         facts = read_json(place / "zoo.json", "a zoo")
         _check_header(facts)
-        if facts.get(CHECKSUM) != _checksum(facts["runs"]):
+        if facts.get(CHECKSUM) != checksum_of(facts["runs"]):
             raise DamagedFile("the checksum of zoo.json is not that of its content")
 
         def check(header: Mapping[str, str]) -> None:
@@ -257,17 +232,14 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
         _, arrays = read_tensors(place / "zoo.safetensors", "a zoo", check)
         return _zoo(facts["runs"], arrays)
     except (DamagedFile, LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = short(error, 300)
+        state = f"{short(place)} is not: {short(error, 300)}"
         raise DamageError(
-            f"a zoo is a folder with two files that Zoo.write wrote; {short(place)} is not: {reason}. Write it again."
+            f"a zoo is a folder with two files, zoo.json and zoo.safetensors; {state}. Write it again."
         ) from error
 
 
 def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
-    records: dict[TableCell, dict[int, TrainingRecord]] = {}
-    for run in runs:
-        cell, seed = _place(run["spec"])
-        records.setdefault(cell, {})[seed] = TrainingRecord(**run)
+    records = _by_cell(TrainingRecord(**run) for run in runs)
     parts: dict[tuple[TableCell, int], dict[str, Any]] = {}
     for name, value in arrays.items():
         family, layers, noise, number, parameter = name.split("/")
@@ -284,11 +256,28 @@ def _check_header(header: Mapping[str, Any]) -> None:
         raise DamagedFile("it is of another kind or version, or has no checksum")
 
 
-def _checksum(runs: list[dict[str, Any]]) -> str:
+def checksum_of(runs: list[dict[str, Any]]) -> str:
+    """Compute the checksum of the records in `zoo.json`.
+
+    Args:
+        runs: The records as JSON.
+
+    Returns:
+        The checksum, in hexadecimal digits.
+    """
     return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
 
 
+def _by_cell(records: Iterable[TrainingRecord]) -> dict[TableCell, dict[int, TrainingRecord]]:
+    cells: dict[TableCell, dict[int, TrainingRecord]] = {}
+    for known in records:
+        cell, seed = _place(known.spec)
+        cells.setdefault(cell, {})[seed] = known
+    return cells
+
+
 def _place(spec: Mapping[str, Any]) -> tuple[TableCell, int]:
+    """The cell and the seed of a run."""
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
 
 
@@ -363,15 +352,17 @@ def file_of(name: str) -> Path | None:
     Raises:
         InputError: There is no such model, but there are others of its kind.
     """
-    known, name = further_models(), PREFIX + name.removeprefix(PREFIX).replace(" ", "")
-    kind, *rest = name.removesuffix(f"/{UNIVERSAL_NOISE}").split("/")
-    if "/".join([kind, *rest]) in known:
-        return known["/".join([kind, *rest])]
-    in_table = kind.removeprefix(PREFIX) in {family for family, *_ in shipped().records}
-    folder = "/".join([kind, *rest[:1]]) if in_table else kind
-    if like := [one for one in known if one.startswith(f"{folder}/")]:
-        names = ", ".join(like[:9]) + f" and {len(like) - 9} more" * (len(like) > 9)
-        refuse(f"models of the kind {kind.removeprefix(PREFIX)} are named {names}", shown(name), "Choose one of these.")
+    files, name = further_models(), PREFIX + name.removeprefix(PREFIX).replace(" ", "")
+    short_name = name.removesuffix(f"/{UNIVERSAL_NOISE}")
+    if short_name in files:
+        return files[short_name]
+    first, *parts = short_name.split("/")  # what is unusual, or the family
+    in_table = first.removeprefix(PREFIX) in {family for family, *_ in shipped().records}
+    folder = "/".join([first, *parts[:1]]) if in_table else first
+    if similar := [file for file in files if file.startswith(f"{folder}/")]:
+        names = ", ".join(similar[:9]) + f" and {len(similar) - 9} more" * (len(similar) > 9)
+        rule = f"models of the kind {first.removeprefix(PREFIX)} are named {names}"
+        refuse(rule, shown(name), "Choose one of these.")
     return None
 
 
@@ -407,3 +398,42 @@ def record(name: str) -> TrainingRecord:
         InputError: The zoo has no such model.
     """
     return shipped().record(*place_of(name))
+
+
+@cache
+def explosions() -> dict[str, ExplosionProbability]:
+    """Return the probabilities of shipped models for one problem by name, such as `zoo:diag/7/uniform(0,5)`.
+
+    Those of models in files of their own are in their records.
+    """
+    stored = read_json(MODELS / "explosions.json", "probabilities of explosions")
+    results = {name: read_model(name)[1]["result"] for name in further_models()}
+    stored |= {name: result["explosions"] for name, result in results.items() if "explosions" in result}
+    return {name: ExplosionProbability(**numbers) for name, numbers in stored.items()}
+
+
+@cache
+def prices() -> dict[str, Price]:
+    """Return the price of caution of shipped models by name; GD++, whose search takes no account of it, has none."""
+    return {name: Price(**numbers) for name, numbers in read_json(MODELS / "prices.json", "prices of caution").items()}
+
+
+def cells() -> list[str]:
+    """Return the names of the models of Table 1."""
+    return [name_of(shipped().record(*cell).spec) for cell in shipped().records]
+
+
+def nearest() -> dict[str, dict[str, Any]]:
+    """Return, for every noise of the paper where the floor is above 0, the shipped model that is nearest to the floor.
+
+    Returns:
+        By noise: its `name`, its `ratio` = loss / floor when it was trained, and its explosions.
+    """
+    nearest: dict[str, dict[str, Any]] = {}
+    for name, rare in explosions().items():
+        record = read_model(name)[1]
+        spec, loss, floor = record["spec"], record["result"]["loss"], record["result"]["floor"]
+        usual = (spec["dim"], spec["context"]) == (10, 20) and floor > rounding(10)
+        if usual and (spec["noise"] not in nearest or loss / floor < nearest[spec["noise"]]["ratio"]):
+            nearest[spec["noise"]] = {"name": name, "ratio": loss / floor, "explosions": rare}
+    return nearest

@@ -15,7 +15,7 @@ from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.paper import LABELS
 from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.plotting.style import save
-from ridgeformer.zoo.explosions import explosions
+from ridgeformer.zoo import explosions
 from support import LONGEST
 
 pytest.importorskip("matplotlib")

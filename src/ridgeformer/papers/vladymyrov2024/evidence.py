@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ridgeformer import zoo as zoo_package
 from ridgeformer.engine import default_threads
 from ridgeformer.evaluation import compare, explosion_probability
-from ridgeformer.files import make_folder
 from ridgeformer.papers.paper import Part
 from ridgeformer.papers.results import Results, Rows
 from ridgeformer.papers.running import Work
@@ -28,8 +27,7 @@ from ridgeformer.papers.vladymyrov2024.table import TableOne, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import Array, integer
-from ridgeformer.zoo import MODELS, PREFIX, Zoo
-from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH, explosions as stored_explosions, prices
+from ridgeformer.zoo import PREFIX, WIDER, Zoo, explosions as stored_explosions, prices
 
 Shown = TypeVar("Shown")
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
@@ -241,7 +239,7 @@ def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> Rows:
     zoo, known = _models(runs), stored_explosions() if runs is None else {}
     for family, layers, noise in work.each(zoo.records):
         name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
-        rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=STORED_WITH)
+        rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=WIDER)
         price = prices().get(name) if runs is None else None
         facts = {"actual": paper.name_of(model.simplest_family, model.working_layers), **rare.as_dict()}
         yield {"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse}
@@ -267,17 +265,3 @@ PARTS = (
     Part(training),
     Part(explosions),
 )
-
-
-def ship(runs: Path | str) -> None:
-    """Write the best models of all cells, and all seeds where figures show their spread, into the package.
-
-    Args:
-        runs: The folder with all runs of the table.
-
-    Raises:
-        InputError: A run is missing.
-        StorageError: The folder cannot be written to.
-    """
-    make_folder(MODELS, "models")
-    paper.models_of(Path(runs)).write(MODELS, every_seed=[SHOWN])

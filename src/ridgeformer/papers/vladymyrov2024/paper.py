@@ -12,7 +12,7 @@ from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.noise import parse
 from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
-from ridgeformer.training.store.files import has_record
+from ridgeformer.training.store import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
 
 SIGMA_MAX = tuple(range(8))

@@ -29,8 +29,7 @@ from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
-from ridgeformer.zoo import PREFIX, Zoo, further_models, place_of
-from ridgeformer.zoo.explosions import explosions
+from ridgeformer.zoo import PREFIX, Zoo, explosions, further_models, place_of
 
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"

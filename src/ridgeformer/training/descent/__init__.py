@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.training.descent.averages import Average, Fresh as Fresh, Population as Population, Sample as Sample
-from ridgeformer.training.descent.steppers import ROUNDING, AdamSteps, FlowSteps, HalvingSteps, PlainSteps, Stepper
-from ridgeformer.training.descent.walk import MOST_STEPS, Descent as Descent, Stops, Walk
+from ridgeformer.training.descent.flow import GradientFlow as GradientFlow
+from ridgeformer.training.descent.walk import MOST_STEPS, TINY, Descent, DescentState, Evaluated, Walk, norm_of
 from ridgeformer.training.job import Units
 from ridgeformer.training.spec import Spec
 from ridgeformer.validation import flag, integer, keywords, number, positive
@@ -32,6 +32,9 @@ SCHEDULES = ("constant", "linear", "cosine")
 MOST_CALLS = 20_000  # of a schedule that is a function
 PAIRS = "Write cosine, [(0, 1.0), (5000, 0.1)], or a function of the step, for example."
 RATE, ADAM_RATE, CLIP = 0.1, 0.002, 0.1  # in natural units
+SMALLEST = 2.0**-60  # of the first rate: where halving is given up
+ROUNDING = 1e-9  # of the loss of predicting nothing: a rise of the loss that counts as none
+Array = NDArray[np.float64]
 
 
 @keywords()
@@ -113,6 +116,11 @@ class GradientDescent(Descent):
         """See `Descent.length`."""
         return self.steps
 
+    @property
+    def clips(self) -> bool:
+        """See `Descent.clips`."""
+        return self.clip is not None
+
     def rates(self) -> NDArray[np.float64]:
         """Return the learning rate of every step.
 
@@ -175,11 +183,35 @@ class GradientDescent(Descent):
     def _rate(self, size: float, signal: float) -> float:
         return RATE * (1 - self.momentum) * size**2 / signal
 
-    def stepper(self, walk: Walk) -> Stepper:
-        """See `Descent.stepper`."""
+    def advance(self, walk: Walk, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+        """See `Descent.advance`. A clipped step is one of plain gradient descent at a smaller rate."""
         if self.halving:
-            return HalvingSteps(self.rates(), walk.objective.gradient, ROUNDING * walk.job.problem.signal)
-        return PlainSteps(self.rates(), self.momentum, self.clip)
+            return self._halved(walk, loss, slope)
+        state, rate = walk.state, walk.rate()
+        slope, share = self._clipped(state, slope)
+        state.time += math.nan if self.momentum else rate * share
+        if self.momentum:
+            state.velocity = slope = self.momentum * state.velocity + slope
+        return np.asarray(state.point - rate * slope), None
+
+    def _halved(self, walk: Walk, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+        """A step that does not raise the loss: as long as it would, this and all later rates are halved."""
+        state, most = walk.state, loss + ROUNDING * walk.job.problem.signal
+        while state.factor > SMALLEST:
+            point = np.asarray(state.point - walk.rate() * slope)
+            known = walk.objective.gradient(point, state.taken + 1)
+            if known[0] <= most:
+                state.time += walk.rate()
+                return point, known
+            state.factor /= 2
+        return np.full_like(state.point, np.nan), None
+
+    def _clipped(self, state: DescentState, slope: Array) -> tuple[Array, float]:
+        """The gradient with a norm that is at most the clip, and the factor that makes it so."""
+        if self.clip is None or (norm := norm_of(slope)) <= self.clip:
+            return slope, 1.0
+        state.clipped += 1
+        return slope * (self.clip / norm), self.clip / norm
 
     def describe_length(self) -> str:
         """See `Descent.describe_length`."""
@@ -237,75 +269,16 @@ class Adam(GradientDescent):
     def _rate(self, size: float, signal: float) -> float:
         return ADAM_RATE * size  # the steps of Adam are as long as its rate, whatever the gradient is
 
-    def stepper(self, walk: Walk) -> Stepper:
-        """See `Descent.stepper`."""
-        return AdamSteps(self.rates(), self.momentum, self.second, self.clip)
-
-
-@keywords()
-@dataclass(frozen=True, kw_only=True)
-class GradientFlow(Descent):
-    """Gradient flow, d parameters / dt = -gradient: gradient descent with infinitely small steps.
-
-    It is integrated by `scipy.integrate.LSODA`, which adapts its steps and changes to an implicit method
-    where the equations are stiff. Time t is that of gradient descent after t / rate steps.
-
-    Attributes:
-        time: How long.
-        batch: `Population()`, `Sample(8192)`, or None for the first of these that is known; see `GradientDescent`.
-        tolerance: The relative error of the parameters that one step of the integration may make.
-        scale: As for `GradientDescent`.
-        record: How many times enter the history, besides the start: powers of ten apart evenly and ending at `time`. A
-            step of the history is the number of such a time.
-        snapshots: As for `GradientDescent`: a number, or a list of numbers of recorded times.
-
-    Raises:
-        InputError: A value is outside its range.
-    """
-
-    name: ClassVar[str] = "flow"
-    axis: ClassVar[str] = "time"
-    follows_one_function: ClassVar[bool] = True
-
-    time: float = 1000.0
-    tolerance: float = 1e-8
-    record: Stops = 200
-
-    def __post_init__(self) -> None:
-        positive("the time of gradient flow", self.time, 1000)
-        if not 1e-13 <= number("tolerance", self.tolerance) <= 1e-2:
-            refuse("the tolerance must lie between 1e-13 and 0.01", self.tolerance, "Pass 1e-8, for example.")
-        integer("record", self.record, 1, 100_000)
-        super().__post_init__()
-        if self.batch is not None and self.average.sequences:
-            remedy = "Use a fixed sample, such as sample(8192), or stochastic gradient descent, SGD."
-            refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
-
-    @property
-    def length(self) -> int:
-        """See `Descent.length`: one step for each recorded time."""
-        return integer("record", self.record)
-
-    def times(self) -> NDArray[np.float64]:
-        """Return the recorded times: 0, then four decades up to the end, [length + 1]."""
-        return np.append(0.0, self.time * np.geomspace(1e-4, 1.0, self.length) if self.length > 1 else self.time)
-
-    def recorded(self) -> NDArray[np.int64]:
-        """See `Descent.recorded`."""
-        return np.arange(self.length + 1)
-
-    def stepper(self, walk: Walk) -> Stepper:
-        """See `Descent.stepper`."""
-        return FlowSteps(self.times(), walk.objective.gradient, self.tolerance)
-
-    def describe_length(self) -> str:
-        """See `Descent.describe_length`."""
-        return f"time {self.time:g}"
-
-    def describe_end(self, taken: int) -> str:
-        """See `Descent.describe_end`."""
-        reached = f"the flow could not be followed beyond time {self.times()[taken]:.3g}"
-        return f"{reached}; a smaller scale of the start or an earlier end time may help"
+    def advance(self, walk: Walk, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+        """See `Descent.advance`."""
+        state = walk.state
+        slope, _ = self._clipped(state, slope)
+        state.time = math.nan
+        state.velocity += (1 - self.momentum) * (slope - state.velocity)
+        state.square += (1 - self.second) * (slope * slope - state.square)
+        size = np.sqrt(state.square / (1 - self.second ** (state.taken + 1))) + TINY
+        rate = walk.rate() / (1 - self.momentum ** (state.taken + 1))
+        return np.asarray(state.point - rate * state.velocity / size), None
 
 
 def _checked_clip(value: object) -> float:

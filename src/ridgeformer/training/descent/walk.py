@@ -11,7 +11,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -22,15 +22,16 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.losses import largest
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
-from ridgeformer.training.descent.steppers import DescentState, Evaluated, Stepper, norm_of
 from ridgeformer.training.job import Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import axes, integer, positive
 
 Array = NDArray[np.float64]
+Evaluated = tuple[float, Array]  # a loss and its gradient
 Stops = int | tuple[int, ...] | None
 MOST_STEPS = 10**9
+TINY = 1e-8  # Adam's usual constant
 PIECE = "descent"  # its name in the journal
 RESTED = 1e-6  # of the largest gradient: where a descent has converged
 PAUSE = 0.05  # seconds between two reports, at least
@@ -93,16 +94,38 @@ class Descent(Protocol):
             return np.array(self.snapshots)
         return np.unique(np.linspace(0, self.length, self.snapshots or 0).round().astype(np.int64))
 
+    @property
+    def clips(self) -> bool:
+        """Whether long gradients are scaled down."""
+        return False
+
+    def rates(self) -> NDArray[np.float64]:
+        """Return the learning rate of every step; one that is NaN where there are none."""
+        return np.array([np.nan])
+
     @abstractmethod
-    def stepper(self, walk: Walk) -> Stepper:
-        """Return the rule of the steps.
+    def advance(self, walk: Walk, loss: float, slope: Array) -> tuple[Array, Evaluated | None]:
+        """Compute the next point, and count time and clipped steps in the state.
 
         Args:
-            walk: The descent.
+            walk: The descent, with its state.
+            loss: The loss there.
+            slope: The gradient there.
 
         Returns:
-            The rule.
+            The next point, with NaN where there is none, and its loss and gradient if they are known already.
         """
+
+    def can_pause(self, taken: int) -> bool:
+        """Tell whether a descent can go on from its state alone.
+
+        Args:
+            taken: How many steps were taken.
+
+        Returns:
+            False in the middle of a leg of gradient flow.
+        """
+        return True
 
     @abstractmethod
     def describe_length(self) -> str:
@@ -142,6 +165,60 @@ class Descent(Protocol):
         return follow(Walk(job, self).steps(), job)
 
 
+@dataclass(eq=False)
+class DescentState:
+    """Where a descent is, and what was recorded on the way.
+
+    Attributes:
+        point: The parameters.
+        velocity: The mean of past gradients.
+        square: The mean of past squared gradients.
+        taken: Steps taken so far.
+        time: The time of gradient flow so far; NaN where steps are not those of plain gradient descent.
+        clipped: Steps so far whose gradient was scaled down.
+        factor: What rates are multiplied by, because they were halved.
+        rows: What was recorded, in the order of `COLUMNS`.
+        shots: The parameters of the snapshots.
+    """
+
+    point: Array
+    velocity: Array
+    square: Array
+    taken: int = 0
+    time: float = 0.0
+    clipped: int = 0
+    factor: float = 1.0
+    rows: list[tuple[float, ...]] = field(default_factory=list)
+    shots: list[Array] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, point: Array, stored: dict[str, NDArray[Any]] | None) -> DescentState:
+        """Return the state from which a descent goes on.
+
+        Args:
+            point: The parameters of the start.
+            stored: What `arrays` returned before an interruption; None for a new descent.
+
+        Returns:
+            The state.
+        """
+        if stored is None:
+            return cls(point, np.zeros_like(point), np.zeros_like(point))
+        point, velocity, square = (stored[name].copy() for name in ("point", "velocity", "square"))
+        taken, time, clipped, factor = stored["facts"].tolist()
+        rows, shots = [tuple(row) for row in stored["rows"].tolist()], list(stored["shots"])
+        return cls(point, velocity, square, int(taken), time, int(clipped), factor, rows, shots)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name, to be stored."""
+        return {
+            **{name: getattr(self, name).copy() for name in ("point", "velocity", "square")},
+            "facts": np.array([self.taken, self.time, self.clipped, self.factor]),
+            "rows": np.array(self.rows).reshape(-1, len(COLUMNS)),
+            "shots": np.array(self.shots).reshape(-1, len(self.point)),
+        }
+
+
 class Walk:
     """A descent, recorded.
 
@@ -156,7 +233,7 @@ class Walk:
         self.name = type(protocol).__name__
         self.vector = Vector(start, None)
         self.objective = self.average.objective(job, self.vector)
-        self.stepper = protocol.stepper(self)
+        self.rates, self.leg = protocol.rates(), list[Array]()  # points of a flow at the recorded times to come
         self.state = DescentState.begin(self.vector.pack(start), job.journal.recall(PIECE))
         self.here: Evaluated | None = None  # the loss and its gradient at the point, once they are known
         self.reported = 0  # of a resumed run, callbacks are told the whole course
@@ -204,20 +281,24 @@ class Walk:
         Where gradients are clipped, such a loss counts as the largest one, and the descent goes on with what engines
         leave in the gradient, if there is anything.
         """
-        state, gradient, stepper = self.state, self.objective.gradient, self.stepper
+        state, gradient, protocol = self.state, self.objective.gradient, self.protocol
         most = largest(self.job.problem.signal)
         with np.errstate(all="ignore"):
             while True:
                 loss, slope = self.here = self.here or gradient(state.point, state.taken)
-                if stepper.clip is not None and not loss <= most and slope.any():
+                if protocol.clips and not loss <= most and slope.any():
                     loss = most
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
-                new, known = stepper.advance(state, loss, slope)
+                new, known = protocol.advance(self, loss, slope)
                 if not math.isfinite(float(new @ new)):
                     return math.inf, slope
                 state.point, self.here = new, known
                 state.taken += 1
+
+    def rate(self) -> float:
+        """Return the learning rate of the next step."""
+        return float(self.rates[min(self.state.taken, len(self.rates) - 1)]) * self.state.factor
 
     def _remarks(self) -> str:
         """Remarks on steps that were not those of plain gradient descent, and on a sample that was learnt by heart."""
@@ -227,7 +308,7 @@ class Walk:
             text += f"; {share} were clipped"
         if state.factor < 1:
             times = round(-math.log2(state.factor))
-            text += f"; the rate was halved {times} time{'s' * (times > 1)}, to {self.stepper.rate(state):.3g}"
+            text += f"; the rate was halved {times} time{'s' * (times > 1)}, to {self.rate():.3g}"
         row = dict(zip(COLUMNS, state.rows[-1], strict=True))
         if not math.isnan(row["fresh_loss"]):
             fresh = row["adjusted_loss"] + row["fresh_loss"] - row["loss"]
@@ -245,7 +326,7 @@ class Walk:
             "adjusted_loss": adjusted,
             "gradient_norm": norm_of(slope),
             "seconds": self.job.journal.seconds,
-            "rate": self.stepper.rate(state),
+            "rate": self.rate(),
             "clipped": state.clipped,
             "fresh_loss": math.nan if self.objective.fresh is None else both(self.objective.fresh(state.point))[0],
         }
@@ -254,7 +335,8 @@ class Walk:
     def _save(self) -> None:
         """Keep the state now and then; the journal decides when it is written."""
         now, journal = time.monotonic(), self.job.journal
-        if journal.path is not None and now - self.saved >= journal.interval and self.stepper.can_pause(self.state):
+        due = journal.path is not None and now - self.saved >= journal.interval
+        if due and self.protocol.can_pause(self.state.taken):
             journal.keep(PIECE, self.state.arrays())
             self.saved = now
 
@@ -314,3 +396,20 @@ def _stops(name: str, value: Any, steps: int) -> Stops:
 def _lists(value: Any) -> Any:
     """Tuples as lists, which they are after a journey through JSON."""
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def norm_of(slope: Array) -> float:
+    """Return the Euclidean norm of a gradient, also where squares of its numbers overflow.
+
+    Args:
+        slope: The gradient.
+
+    Returns:
+        The norm.
+    """
+    with np.errstate(all="ignore"):
+        norm = float(np.sqrt(slope @ slope))
+    if math.isfinite(norm):
+        return norm
+    largest = float(np.abs(slope).max())  # it comes out first, as squares of an explosion overflow
+    return largest * float(np.linalg.norm(slope / largest))

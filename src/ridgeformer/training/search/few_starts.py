@@ -15,7 +15,7 @@ in 12,000, and from nearly every start.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,62 +31,28 @@ Array = NDArray[np.float64]
 MOMENTUM, SECOND, BASIS = 0.9, 0.95, 0.95  # forgetting factors: of the gradient, its square, the preconditioner
 REFRESH = 10  # steps between two eigenbases
 ROUNDING = 1e-10  # of the largest step along any direction: below that, a direction has no gradient
+STATE = ("point", "momentum", "second", "rows", "columns", "usual", "taken")
 CLIP = 3.0  # a gradient may be so many times longer than usual
 
 
-@dataclass(eq=False)
-class _Stack:
-    """Matrices of one shape, and what the optimiser remembers of them."""
-
-    point: Array  # [K, m, n]
-    momentum: Array  # the mean of past gradients g, [K, m, n]
-    second: Array  # the mean of past squared gradients in the eigenbasis, [K, m, n]
-    rows: Array  # the mean of g g', [K, m, m]
-    columns: Array  # the mean of g' g, [K, n, n]
-
-    @classmethod
-    def start(cls, point: Array) -> _Stack:
-        count, m, n = point.shape
-        zero = np.zeros_like(point)
-        return cls(point.copy(), zero, zero.copy(), np.zeros((count, m, m)), np.zeros((count, n, n)))
-
-    def arrays(self) -> dict[str, Array]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def move(self, g: Array, rate: float, refresh: bool) -> None:
-        """Take a step; now and then find the eigenbasis anew, which is not stored."""
-        turned = g.transpose(0, 2, 1)
-        self.rows += (1 - BASIS) * (g @ turned - self.rows)
-        self.columns += (1 - BASIS) * (turned @ g - self.columns)
-        self.momentum += (1 - MOMENTUM) * (g - self.momentum)
-        if refresh:
-            self._bases = np.linalg.eigh(self.rows)[1], np.linalg.eigh(self.columns)[1]
-        left, right = self._bases
-        left_turned = left.transpose(0, 2, 1)
-        self.second += (1 - SECOND) * (np.square(left_turned @ g @ right) - self.second)
-        size = np.sqrt(self.second)
-        # Where the gradient has only rounding errors, so has the momentum: their quotient could be of any size.
-        size = np.maximum(size, ROUNDING * size.max((1, 2), keepdims=True)) + np.finfo(np.float64).tiny
-        move = left @ ((left_turned @ self.momentum @ right) / size) @ right.transpose(0, 2, 1)
-        self.point -= rate * move
-
-
-@dataclass(eq=False)
 class Soap:
     """An optimiser and its whole state, for parameters that are stacks of matrices.
 
-    `arrays()` and `Soap.restored` store and restore it: a descent that was interrupted between two calls of `run` goes
-    on as if it had not been.
+    The state is a dict of arrays, which can be stored: a descent that was interrupted between two calls of `run` goes
+    on as if it had not been. Of each stack of K matrices m x n it holds the `point`, the mean of past gradients g
+    (`momentum`) and of their squares in the eigenbasis (`second`), [K, m, n], the mean of g g' (`rows`), [K, m, m], and
+    of g' g (`columns`), [K, n, n]. The names of the second stack end in .1, and so on. `usual` is the usual length of a
+    gradient, and `taken` the number of steps so far, [1].
 
-    Attributes:
-        stacks: Matrices of one shape each.
-        usual: The usual length of a gradient, [1].
-        taken: Steps taken so far, [1].
+    Args:
+        arrays: The state by name; other arrays among them are left alone.
     """
 
-    stacks: list[_Stack]
-    usual: Array
-    taken: Array
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self.arrays = {name: value.copy() for name, value in arrays.items() if name.partition(".")[0] in STATE}
+        ends = (name.removeprefix("point") for name in self.arrays if name.startswith("point"))
+        self._stacks = sorted(ends, key=lambda end: (len(end), end))  # the ends of their names
+        self._bases: dict[str, tuple[Array, Array]] = {}  # found anew now and then, and not stored
 
     @classmethod
     def start(cls, point: Array, shapes: Sequence[tuple[int, int, int]]) -> Soap:
@@ -99,35 +65,22 @@ class Soap:
         Returns:
             The optimiser.
         """
-        return cls([_Stack.start(piece) for piece in pieces(point, shapes)], np.zeros(1), np.zeros(1))
+        arrays = {"usual": np.zeros(1), "taken": np.zeros(1)}
+        for i, (piece, (count, m, n)) in enumerate(zip(pieces(point, shapes), shapes, strict=True)):
+            means = {"momentum": (m, n), "second": (m, n), "rows": (m, m), "columns": (n, n)}
+            state = {"point": piece, **{name: np.zeros((count, *shape)) for name, shape in means.items()}}
+            arrays |= {f"{name}.{i}" if i else name: value for name, value in state.items()}
+        return cls(arrays)
 
-    @classmethod
-    def restored(cls, arrays: Mapping[str, Array]) -> Soap:
-        """Return what `arrays` stored.
-
-        Args:
-            arrays: The arrays by name; others among them are left alone.
-
-        Returns:
-            The optimiser.
-        """
-        stacks: list[_Stack] = []
-        while _named("point", len(stacks)) in arrays:
-            names = {field.name: _named(field.name, len(stacks)) for field in fields(_Stack)}
-            stacks.append(_Stack(**{name: arrays[stored].copy() for name, stored in names.items()}))
-        return cls(stacks, arrays["usual"].copy(), arrays["taken"].copy())
-
-    def arrays(self) -> dict[str, Array]:
-        """Return the state, by name."""
-        arrays = {
-            _named(name, i): value for i, stack in enumerate(self.stacks) for name, value in stack.arrays().items()
-        }
-        return {**arrays, "usual": self.usual, "taken": self.taken}
+    @property
+    def taken(self) -> int:
+        """How many steps were taken so far."""
+        return int(self.arrays["taken"][0])
 
     @property
     def point(self) -> Array:
         """The parameters, all numbers one after another."""
-        return np.concatenate([stack.point.ravel() for stack in self.stacks])
+        return np.concatenate([self.arrays[f"point{stack}"].ravel() for stack in self._stacks])
 
     def run(self, gradient: Callable[[int, Array], Array], rates: Array) -> None:
         """Take one step for each learning rate.
@@ -137,27 +90,37 @@ class Soap:
                 as one vector.
             rates: Learning rates, [steps].
         """
-        shapes = [stack.point.shape for stack in self.stacks]
+        shapes = [self.arrays[f"point{stack}"].shape for stack in self._stacks]
         for k, rate in enumerate(rates):
-            taken = int(self.taken[0])
-            bias = (1 - MOMENTUM ** (taken + 1)) / np.sqrt(1 - SECOND ** (taken + 1))
-            slopes = pieces(self._clipped(gradient(taken, self.point)), shapes)
-            for stack, slope in zip(self.stacks, slopes, strict=True):
-                stack.move(slope, rate / bias, k % REFRESH == 0)
-            self.taken += 1
+            bias = (1 - MOMENTUM ** (self.taken + 1)) / np.sqrt(1 - SECOND ** (self.taken + 1))
+            slopes = pieces(self._clipped(gradient(self.taken, self.point)), shapes)
+            for stack, slope in zip(self._stacks, slopes, strict=True):
+                self._move(stack, slope, rate / bias, k % REFRESH == 0)
+            self.arrays["taken"] += 1
+
+    def _move(self, stack: str, g: Array, rate: float, refresh: bool) -> None:
+        """Take a step; now and then find the eigenbasis anew."""
+        point, momentum, second, rows, columns = (self.arrays[f"{name}{stack}"] for name in STATE[:5])
+        turned = g.transpose(0, 2, 1)
+        rows += (1 - BASIS) * (g @ turned - rows)
+        columns += (1 - BASIS) * (turned @ g - columns)
+        momentum += (1 - MOMENTUM) * (g - momentum)
+        if refresh:
+            self._bases[stack] = np.linalg.eigh(rows)[1], np.linalg.eigh(columns)[1]
+        left, right = self._bases[stack]
+        left_turned = left.transpose(0, 2, 1)
+        second += (1 - SECOND) * (np.square(left_turned @ g @ right) - second)
+        size = np.sqrt(second)
+        # Where the gradient has only rounding errors, so has the momentum: their quotient could be of any size.
+        size = np.maximum(size, ROUNDING * size.max((1, 2), keepdims=True)) + np.finfo(np.float64).tiny
+        point -= rate * (left @ ((left_turned @ momentum @ right) / size) @ right.transpose(0, 2, 1))
 
     def _clipped(self, g: Array) -> Array:
-        length = float(np.sqrt(np.square(g).sum()))
-        usual = float(self.usual[0])
+        length, usual = float(np.sqrt(np.square(g).sum())), float(self.arrays["usual"][0])
         if usual and length > CLIP * usual:
             g, length = g * (CLIP * usual / length), CLIP * usual
-        self.usual[0] = length if not usual else 0.95 * usual + 0.05 * length
+        self.arrays["usual"][0] = length if not usual else 0.95 * usual + 0.05 * length
         return g
-
-
-def _named(name: str, stack: int) -> str:
-    """The name under which a part of a stack is stored."""
-    return name if stack == 0 else f"{name}.{stack}"
 
 
 SHORT, LONG = 256, 512  # sequences of a step, in the first race and after it
@@ -199,7 +162,7 @@ def descend_few_starts(job: SearchJob) -> Steps:
     best, gain = yield from work.descend(places, job.times_effort(4 + job.spec.layers // 2))
     count = f"{len(starts)} start{'s' * (len(starts) > 1)}"
     change = f"gained {gain:.1%}" if gain >= 0 else f"raised the loss by {-gain:.1%}"
-    taken, model = int(best.state.taken[0]), work.model(best)
+    taken, model = best.state.taken, work.model(best)
     message = f"{count}, {taken:,} steps, of which the last {ROUND} {change}"
     reckless = model if job.caution else None
     if job.caution and len(best.failures):
@@ -323,10 +286,10 @@ class _SoapRace:
             state, failures = place.state, place.failures
             state.run(self._gradient(stream, batch, failures, losses), rates)
             loss = float(np.mean(losses[-200:]))
-            stored = {**state.arrays(), **failures.arrays(), "loss": np.array([loss])}
+            stored = {**state.arrays, **failures.arrays(), "loss": np.array([loss])}
             self.job.journal.note(phase, batch * len(rates), loss)
             self.job.journal.keep(name, stored)
-        return _Descent(Soap.restored(stored), Failures.restored(stored), float(stored["loss"][0]))
+        return _Descent(Soap(stored), Failures.restored(stored), float(stored["loss"][0]))
 
     def _gradient(
         self, stream: int, batch: int, failures: Failures, losses: list[float]

@@ -3,7 +3,7 @@
 A deep model is a polynomial of high degree: on one sequence in 10^5 its loss can be 10^10, and an average over a batch
 either misses that sequence or is ruined by it. Two things keep such models away. Losses above `ceiling` enter by their
 logarithm. And a search among many contexts, all stretched by a fifth so that rare ones become common, collects the
-contexts on which the model fails (`mine`); these then count in the objective (`SampleAverage`).
+contexts on which the model fails (`SearchJob.mine`); these then count in the objective (`SampleAverage`).
 """
 
 from __future__ import annotations
@@ -121,77 +121,52 @@ class Among(NamedTuple):
     key: Key
     sequences: int
 
-    def blocks(self) -> list[tuple[int, int]]:
-        """Return the first sequence and the number of sequences of each block."""
+    def _blocks(self) -> list[tuple[int, int]]:
+        """The first sequence and the number of sequences of each block."""
         return [(start, min(BLOCK, self.sequences - start)) for start in range(0, self.sequences, BLOCK)]
 
+    def losses(
+        self, model: LinearTransformer, index: Sequence[int] | NDArray[np.intp], stretch: float, threads: int | None
+    ) -> Float:
+        """Return the losses of some sequences with stretched contexts, in float32: one by one where they are few.
 
-def mine(
-    model: LinearTransformer,
-    known: Failures,
-    among: Among,
-    *,
-    caution: float = 1.0,
-    threads: int | None = None,
-    deciding: bool = False,
-) -> Failures:
-    """Return further contexts on which a model fails, before those already known; no further ones without caution.
+        Args:
+            model: The model.
+            index: The numbers of the sequences.
+            stretch: By what the Gram matrices are multiplied.
+            threads: Threads of the engine; None for all.
 
-    Args:
-        model: The model that may fail.
-        known: Failures contexts that are known already.
-        among: Where to look.
-        caution: What these contexts count, relative to the default.
-        threads: Threads of the engine; None for all.
-        deciding: Whether contexts on which the model explodes without stretching come before all others.
+        Returns:
+            The losses, [len(index)].
+        """
+        kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching Gram matrices
+        ask = Ask(model.layout, np.float32, gradient=False, threads=threads)
+        # A custom problem may draw other sequences in other blocks.
+        few = not len(index) or (len(index) < SINGLY and self.problem.has_known_laws)
+        parts = [(int(i), 1) for i in index] if few else self._blocks()
+        pieces = [self.problem.step(kernel, self.key, count, first, ask).losses for first, count in parts]
+        losses = np.concatenate([np.empty(0, np.float32), *pieces])
+        return losses if few else losses[np.asarray(index)]
 
-    Returns:
-        The contexts, at most 512.
-    """
-    if not caution:
-        return known
-    problem = among.problem
-    stretched = _losses(model, among, range(among.sequences), STRETCH, threads)
-    near = np.flatnonzero(~(stretched <= ceiling(problem)))  # elsewhere no model explodes without stretching
-    losses = _losses(model, among, near, 1.0, threads)
-    worst = near[~(losses <= threshold(problem.signal))].tolist()
-    failed = np.flatnonzero(~(stretched <= FAILS * ceiling(problem))).tolist()
-    if deciding:
-        failed = list(dict.fromkeys([*worst, *failed]))
-    exploded = len(worst)
-    batch = known.batch
-    for part in reversed(_drawn(model.layout, among, failed[: MOST // 2])):
-        batch = part.stretched(STRETCH).joined(batch, MOST)
-    strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
-    share = caution * WEIGHT * strength * max(len(failed), len(batch)) / among.sequences
-    return Failures(batch, share, strength, exploded)
+    def drawn(self, layout: Layout, index: list[int]) -> list[Batch]:
+        """Return some of the sequences: one by one where an engine draws them, else from blocks that are kept.
 
+        Args:
+            layout: The layout of the tokens.
+            index: The numbers of the sequences.
 
-def _losses(
-    model: LinearTransformer, among: Among, index: Sequence[int] | NDArray[np.intp], stretch: float, threads: int | None
-) -> Float:
-    """The losses of some sequences with stretched contexts, in float32: one by one where they are few."""
-    kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
-    # A custom problem may draw other sequences in other blocks.
-    few = not len(index) or (len(index) < SINGLY and among.problem.has_known_laws)
-    parts = [(int(i), 1) for i in index] if few else among.blocks()
-    ask = Ask(model.layout, np.float32, gradient=False, threads=threads)
-    pieces = [among.problem.step(kernel, among.key, count, first, ask).losses for first, count in parts]
-    losses = np.concatenate([np.empty(0, np.float32), *pieces])
-    return losses if few else losses[np.asarray(index)]
-
-
-def _drawn(layout: Layout, among: Among, index: list[int]) -> list[Batch]:
-    """Some of the sequences, in batches: one by one where an engine draws them, else from blocks that are kept."""
-    problem, name, sums = among.problem, among.key._asdict(), layout.coordinate != "none"
-    if problem.has_known_laws:
-        return [Batch.of(problem.moments(1, first=i, sums=sums, **name), layout) for i in index]
-    batches = []
-    for first, count in among.blocks():
-        block = problem.moments(count, first=first, dtype=np.float32, sums=sums, **name)
-        own = [i - first for i in index if first <= i < first + count]
-        batches += [Batch.of(block.chosen(slice(i, i + 1)).astype(np.float64), layout) for i in own]
-    return batches
+        Returns:
+            A batch for each of them.
+        """
+        key: dict[str, Any] = {**self.key._asdict(), "sums": layout.coordinate != "none"}
+        if self.problem.has_known_laws:
+            return [Batch.of(self.problem.moments(1, first=i, **key), layout) for i in index]
+        batches = []
+        for first, count in self._blocks():
+            block = self.problem.moments(count, first=first, dtype=np.float32, **key)
+            own = [i - first for i in index if first <= i < first + count]
+            batches += [Batch.of(block.chosen(slice(i, i + 1)).astype(np.float64), layout) for i in own]
+        return batches
 
 
 @dataclass(eq=False)
@@ -335,10 +310,8 @@ class SearchJob(Job):
         Returns:
             The contexts; `exploded` says on how many fresh ones the model explodes.
         """
-        among = Among(
-            self.problem.edges(), Key(self.seed, SEARCH, turn), self.problem.affordable(self.sized(sequences))
-        )
-        return mine(model, known, among, caution=self.caution, threads=self.threads)
+        count = self.problem.affordable(self.sized(sequences))
+        return self.mine(model, known, Among(self.problem.edges(), Key(self.seed, SEARCH, turn), count))
 
     def checked(self, model: LinearTransformer, known: Failures) -> Failures:
         """Return contexts on which models fail: those already known, and those among the sequences that will decide.
@@ -350,8 +323,37 @@ class SearchJob(Job):
         Returns:
             The contexts; where `exploded` is not zero, the model loses against ancestors that explode less often.
         """
-        among = Among(self.problem, Key(self.seed, SELECT), self.problem.affordable(self.sized(SELECTION)))
-        return mine(model, known, among, caution=self.caution, threads=self.threads, deciding=True)
+        count = self.problem.affordable(self.sized(SELECTION))
+        return self.mine(model, known, Among(self.problem, Key(self.seed, SELECT), count), deciding=True)
+
+    def mine(self, model: LinearTransformer, known: Failures, among: Among, deciding: bool = False) -> Failures:
+        """Return further contexts on which a model fails, before those already known; no further ones without caution.
+
+        Args:
+            model: The model that may fail.
+            known: Contexts that are known already.
+            among: Where to look.
+            deciding: Whether contexts on which the model explodes without stretching come before all others.
+
+        Returns:
+            The contexts, at most 512.
+        """
+        if not self.caution:
+            return known
+        limit = ceiling(among.problem)
+        stretched = among.losses(model, range(among.sequences), STRETCH, self.threads)
+        near = np.flatnonzero(~(stretched <= limit))  # elsewhere no model explodes without stretching
+        losses = among.losses(model, near, 1.0, self.threads)
+        worst = near[~(losses <= threshold(among.problem.signal))].tolist()
+        failed = np.flatnonzero(~(stretched <= FAILS * limit)).tolist()
+        if deciding:
+            failed = list(dict.fromkeys([*worst, *failed]))
+        batch = known.batch
+        for part in reversed(among.drawn(model.layout, failed[: MOST // 2])):
+            batch = part.stretched(STRETCH).joined(batch, MOST)
+        strength = known.strength * (STRONGER if worst and len(known) else 1.0)
+        share = self.caution * WEIGHT * strength * max(len(failed), len(batch)) / among.sequences
+        return Failures(batch, share, strength, len(worst))
 
     def ancestors(self) -> list[Parent]:
         """Return the shallower and the simpler model as models of this family and depth, with the same function."""

@@ -24,7 +24,7 @@ from ridgeformer.papers.vladymyrov2024.figures import COLOURS, FIGURES, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, TableOne
 from ridgeformer.playground import charts
-from ridgeformer.zoo.explosions import nearest as nearest_models
+from ridgeformer.zoo import nearest as nearest_models
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
 OFTEN = 1e-7  # models that explode more often are named

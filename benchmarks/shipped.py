@@ -1,54 +1,79 @@
-"""How often the shipped models explode on their own problems, and what avoiding explosions costs: stored numbers.
+"""What the package ships of Table 1: the models, how often they explode, and what avoiding explosions cost.
 
-Usage: python -m ridgeformer.zoo.explosions writes `explosions.json` beside the models, in about ten minutes. python -m
-ridgeformer.zoo.explosions prices writes `prices.json`, in about five minutes.
-
->>> from ridgeformer.zoo.explosions import explosions
->>> explosions()["zoo:diag/3/uniform(0,5)"].probability < 1e-6
-True
+Usage: python -m benchmarks.shipped models RUNS copies the models from the folder RUNS, which `make
+reproduce-from-scratch` filled, into the package. python -m benchmarks.shipped writes `explosions.json` beside the
+models, in about ten minutes; python -m benchmarks.shipped prices writes `prices.json`, in about five minutes.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import cache
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
-from ridgeformer.files import read_json, write_whole
-from ridgeformer.losses import rounding
+from ridgeformer.files import CHECKSUM, checksum, make_folder, pack, write_whole
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.noise import as_noise
+from ridgeformer.papers.vladymyrov2024 import paper
+from ridgeformer.papers.vladymyrov2024.evidence import SHOWN
 from ridgeformer.problems import Problem
 from ridgeformer.training.job import SELECT, Price
 from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
 from ridgeformer.values import Array
-from ridgeformer.zoo import MODELS, further_models, name_of, read_model, shipped
+from ridgeformer.zoo import FORMAT, MODELS, VERSION, WIDER, Zoo, cells, checksum_of, read_model
 
-FILE, PRICES = "explosions.json", "prices.json"
-SEQUENCES = 20_000
 SEED, SELECTION = 11, 1 << 15  # of the descents that measure prices, and of the sequences that judge them
 LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn
 
 
-@cache
-def explosions() -> dict[str, ExplosionProbability]:
-    """Return the probabilities of shipped models for one problem by name, such as `zoo:diag/7/uniform(0,5)`.
+def ship(runs: Path) -> None:
+    """Write the best models of all cells, and all seeds where figures show their spread, into the package.
 
-    Those of models in files of their own are in their records.
+    Args:
+        runs: The folder with all runs of the table.
+
+    Raises:
+        InputError: A run is missing.
+        StorageError: The folder cannot be written to.
     """
-    stored = read_json(MODELS / FILE, "probabilities of explosions")
-    results = {name: read_model(name)[1]["result"] for name in further_models()}
-    stored |= {name: result["explosions"] for name, result in results.items() if "explosions" in result}
-    return {name: ExplosionProbability(**numbers) for name, numbers in stored.items()}
+    make_folder(MODELS, "models")
+    write(paper.models_of(runs), MODELS, every_seed=[SHOWN])
 
 
-def measure(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
+def write(zoo: Zoo, folder: Path, every_seed: Iterable[str] = ()) -> None:
+    """Write a zoo to `zoo.safetensors` and `zoo.json`.
+
+    Args:
+        zoo: The models and their records.
+        folder: Where to write; it must exist.
+        every_seed: Noise distributions of which the models of all seeds are kept, not only those of the best.
+
+    Raises:
+        StorageError: The files cannot be written.
+    """
+    whole = {str(as_noise(noise)) for noise in every_seed}
+    arrays = {
+        f"{'/'.join(map(str, cell))}/{seed}/{name}": value
+        for (cell, seed), model in zoo.models.items()
+        if cell[2] in whole or seed == zoo.best(*cell)
+        for name, value in model.family.arrays.items()
+    }
+    records = [asdict(record) for by_seed in zoo.records.values() for record in by_seed.values()]
+    header = {"format": FORMAT, "version": str(VERSION)}
+    write_whole(folder / "zoo.safetensors", pack(arrays, header))
+    lines = ",\n".join(json.dumps(record) for record in records)
+    seals = f'"{CHECKSUM}": "{checksum_of(records)}", "models": "{checksum(arrays, header)}"'
+    facts = f'"format": "{FORMAT}", "version": {VERSION}, {seals}'
+    write_whole(folder / "zoo.json", f'{{{facts}, "runs": [\n{lines}\n]}}\n'.encode())
+
+
+def measure(name: str, sequences: int = WIDER) -> ExplosionProbability:
     """Measure the probability of one shipped model.
 
     Args:
@@ -62,7 +87,7 @@ def measure(name: str, sequences: int = SEQUENCES) -> ExplosionProbability:
     return measure_one(*_asked(name), sequences)
 
 
-def measure_one(problem: Problem, model: LinearTransformer, sequences: int = SEQUENCES) -> ExplosionProbability:
+def measure_one(problem: Problem, model: LinearTransformer, sequences: int = WIDER) -> ExplosionProbability:
     """Measure the probability of a model that is to be shipped; see `measure`.
 
     Args:
@@ -83,33 +108,6 @@ def _asked(name: str) -> tuple[Problem, LinearTransformer]:
     """A shipped model and its problem."""
     model, record = read_model(name)
     return Problem(*(record["spec"][part] for part in ("dim", "context", "noise"))), model
-
-
-def cells() -> list[str]:
-    """Return the names of the models of Table 1."""
-    return [name_of(shipped().record(*cell).spec) for cell in shipped().records]
-
-
-def nearest() -> dict[str, dict[str, Any]]:
-    """Return, for every noise of the paper where the floor is above 0, the shipped model that is nearest to the floor.
-
-    Returns:
-        By noise: its `name`, its `ratio` = loss / floor when it was trained, and its explosions.
-    """
-    nearest: dict[str, dict[str, Any]] = {}
-    for name, rare in explosions().items():
-        record = read_model(name)[1]
-        spec, loss, floor = record["spec"], record["result"]["loss"], record["result"]["floor"]
-        usual = (spec["dim"], spec["context"]) == (10, 20) and floor > rounding(10)
-        if usual and (spec["noise"] not in nearest or loss / floor < nearest[spec["noise"]]["ratio"]):
-            nearest[spec["noise"]] = {"name": name, "ratio": loss / floor, "explosions": rare}
-    return nearest
-
-
-@cache
-def prices() -> dict[str, Price]:
-    """Return the price of caution of shipped models by name; see `measure_prices`."""
-    return {name: Price(**numbers) for name, numbers in read_json(MODELS / PRICES, "prices of caution").items()}
 
 
 def measure_prices() -> dict[str, Price]:
@@ -165,8 +163,10 @@ def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
-            write_whole(MODELS / FILE, text({name: measure(name) for name in cells()}).encode())
+            write_whole(MODELS / "explosions.json", text({name: measure(name) for name in cells()}).encode())
+        case ["models", runs]:
+            ship(Path(runs))
         case ["prices"]:
-            write_whole(MODELS / PRICES, text(measure_prices()).encode())
+            write_whole(MODELS / "prices.json", text(measure_prices()).encode())
         case given:
-            refuse("the only argument is prices", " ".join(given), "Leave it out to measure explosions.")
+            refuse("the arguments are models RUNS or prices", " ".join(given), "Write none to measure explosions.")
