@@ -85,10 +85,16 @@ def draw(dim, context, count=9, seed=0, noise="uniform(0,1)", **options):
 TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
 
 
-def close(actual, expected, dtype=np.float64):
-    """To rounding, relative to the largest entry."""
+def close(actual, expected, dtype=np.float64, tolerance=None):
+    """To rounding, relative to the largest entry; the gradients of a kernel, which are float64, array by array."""
+    if isinstance(expected, tuple):
+        assert {piece.dtype for piece in actual} == {np.dtype(np.float64)}
+        for mine, other in zip(actual, expected, strict=True):
+            close(mine, other, dtype, tolerance)
+        return
+    assert np.shape(actual) == np.shape(expected)
     scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=(tolerance or TOLERANCE[dtype]) * scale)
 
 
 def check_slope(evaluate, kernel, seed=0, h=1e-5):

@@ -113,7 +113,6 @@ def test_problems_are_read_back(problem):
     assert_same(Problem.parse(str(problem)), problem)
     stored = json.loads(json.dumps(problem.as_dict()))
     assert_same(problem_from_dict(stored), problem)
-    assert_same(problem_from_dict(stored), problem)
     assert_same(problem.replace(), problem)
     drawn, again = (one.moments(3, seed=1).moments.gram for one in (problem, Problem.parse(str(problem))))
     np.testing.assert_array_equal(drawn, again)

@@ -23,6 +23,7 @@ Counts = NDArray[np.int64]
 Attention = Literal["sum", "mean"]
 Coordinate = Literal["none", "constant", "length", "ratio"]
 MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
+LARGEST = 1e6  # unique variance or spread
 REFERENCE = 20.0  # the n at which the coordinate that shows n is 1
 KINDS = ("fixed", "rotated", "factors")
 COORDINATES = ("none", "constant", "length", "ratio")
@@ -65,10 +66,8 @@ class Law(Value):
     query: Array | None = None
 
     def __post_init__(self) -> None:
-        self.dim, self.context = (
-            integer("dim", self.dim, 1, MOST_DIM),
-            integer("context", self.context, 1, MOST_CONTEXT),
-        )
+        self.dim = integer("dim", self.dim, 1, MOST_DIM)
+        self.context = integer("context", self.context, 1, MOST_CONTEXT)
         self.standardised = flag("standardised", self.standardised)
         least = 2 if self.standardised else 1
         given = self.context if self.shortest is None else self.shortest
@@ -86,26 +85,21 @@ class Law(Value):
             if (value := getattr(self, name)) is not None:
                 setattr(self, name, array(name, value, shape).astype(np.float64))
         self.factors = integer("the number of factors", self.factors, int(self.covariance == "factors"), d)
-        self.unique, self.spread = _finite("unique", self.unique), _finite("spread", self.spread)
-        if self.covariance == "factors" and not 1e-3 <= self.unique <= 1e6:
-            refuse("unique must be between 0.001 and 1e6", self.unique, "Pass 0.5, for example.")
+        self.unique = number("unique", self.unique, 1e-3 if self.covariance == "factors" else 0.0, LARGEST)
+        self.spread = number("spread", self.spread, 0.0, LARGEST)
         self._check_matrices()
         if self.task_factor is not None:
             integer("the rank of the tasks", self.task_factor.shape[1], 1, d)
         if self.standardised and self.query is not None:
-            refuse(
-                "queries of standardised features have the covariance of the features",
-                "another one",
-                "Leave out query, or do not standardise.",
-            )
+            rule = "queries of standardised features have the covariance of the features"
+            refuse(rule, "another one", "Leave out query, or do not standardise.")
 
     def _check_matrices(self) -> None:
         if self.covariance == "factors" and self.factor is not None:
             refuse("factor is for other covariances than factors", "a factor", "Leave out factor.")
         if self.covariance == "fixed" and self.factor is not None and np.triu(self.factor, 1).any():
-            refuse(
-                "factor must be lower triangular", "entries above the diagonal", "Pass np.linalg.cholesky(covariance)."
-            )
+            remedy = "Pass np.linalg.cholesky(covariance)."
+            refuse("factor must be lower triangular", "entries above the diagonal", remedy)
         if self.query is not None:
             with np.errstate(all="ignore"):
                 asymmetry, size = np.abs(self.query - self.query.T).max(), np.abs(self.query).max()
@@ -324,11 +318,3 @@ class Layout:
 
 
 PAPER_LAYOUT = Layout()  # tokens (x, y), and attention by sum, as in the seed paper
-
-
-def _finite(name: str, value: object) -> float:
-    """A finite number of at least 0."""
-    result = number(name, value)
-    if not result < np.inf:
-        refuse(f"{name} must be finite", result, "Pass a finite number.")
-    return result

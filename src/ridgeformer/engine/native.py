@@ -25,6 +25,9 @@ from ridgeformer.errors import refuse, shown
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+NUMBERS = ("dim", "context", "unique", "spread", "standardised", "rank", "own_metric")  # of a law, as the core has them
+ARRAYS = ("factor", "mean", "task_factor", "pool", "metric")
+
 # Laws as the core reads them, by layout and dtype. A law never changes, and training draws from one thousands of times.
 _laws: WeakKeyDictionary[Law, dict[tuple[Layout, np.dtype[Any]], dict[str, Any]]] = WeakKeyDictionary()
 
@@ -115,22 +118,12 @@ def _lasting(law: Law, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
             return None if value is None else _ready(np.asarray(value, dtype))
 
     return {
-        "dim": law.dim,
-        "context": law.context,
+        **{name: getattr(law, name) for name in NUMBERS},
+        **{name: ready(getattr(law, name)) for name in ARRAYS},
         "shortest": law.least,
         "covariance": KINDS.index(law.covariance),
-        "factor": ready(law.factor),
         "factors": law.factors if law.covariance == "factors" else 0,
-        "unique": law.unique,
-        "spread": law.spread,
-        "standardised": law.standardised,
-        "mean": ready(law.mean),
-        "rank": law.rank,
-        "task_factor": ready(law.task_factor),
-        "pool": ready(law.pool),
         "pool_size": 0 if law.pool is None else len(law.pool),
-        "metric": ready(law.metric),
-        "own_metric": law.own_metric,
         "mean_attention": layout.attention == "mean",
         "coordinate": COORDINATES.index(layout.coordinate),
         "scratch": layout.scratch,

@@ -78,7 +78,6 @@ class BaseProblem(Value, ABC):
         has_known_laws: Whether the laws of tasks and of noise levels are known, with Gaussian noise: those of a
             built-in problem.
         has_oracle: Whether the best weights are known when the noise levels are: whether losses can be adjusted.
-        has_at_noise: Whether `at_noise` gives the problem at one noise level.
     """
 
     dim: int
@@ -94,7 +93,6 @@ class BaseProblem(Value, ABC):
     has_ridge_oracle: bool = True
     has_known_laws: bool = False
     has_oracle: bool = True
-    has_at_noise: bool = True
 
     # ---- what it is -------------------------------------------------------------------------------------
 
@@ -161,16 +159,25 @@ class BaseProblem(Value, ABC):
         """The problem of this class with these arguments."""
         return type(self)(**arguments)
 
-    @abstractmethod
     def at_noise(self, sigma: float) -> BaseProblem:
-        """Return the same problem with one noise level.
+        """Return the same problem with one noise level; a problem of your own may offer it.
 
         Args:
             sigma: The noise level.
 
         Returns:
             The problem.
+
+        Raises:
+            InputError: The problem does not offer it.
         """
+        rule, received = "a profile needs the problem at single noise levels", f"{kind_of(self)} without at_noise"
+        refuse(rule, received, "Write a method at_noise(sigma) that returns the problem with that noise level.")
+
+    @property
+    def has_at_noise(self) -> bool:
+        """Whether the problem has a method `at_noise` of its own."""
+        return type(self).at_noise is not BaseProblem.at_noise
 
     def edges(self) -> BaseProblem:
         """Return the problem with its shortest and longest contexts only, where it can draw these by themselves."""

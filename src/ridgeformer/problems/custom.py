@@ -186,23 +186,6 @@ class CustomProblem(BaseProblem):
             received = f"{kind_of(self)} whose draw gives others every time"
             refuse(rule, received, "Use the given rng, and no other random numbers.")
 
-    # ---- other problems ---------------------------------------------------------------------------------
-
-    @property
-    def has_at_noise(self) -> bool:  # type: ignore[override]
-        """Whether the subclass has a method `at_noise`."""
-        return type(self).at_noise is not CustomProblem.at_noise
-
-    def at_noise(self, sigma: float) -> BaseProblem:
-        """See `BaseProblem.at_noise`; a subclass may offer it.
-
-        Raises:
-            InputError: The subclass does not.
-        """
-        rule = "a profile needs the problem at single noise levels"
-        received = f"{kind_of(self)} without at_noise"
-        refuse(rule, received, "Write a method at_noise(sigma) that returns the problem with that noise level.")
-
     # ---- text and identity ------------------------------------------------------------------------------
 
     def __new__(cls, *args: Any, **keywords: Any) -> CustomProblem:
