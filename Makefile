@@ -38,7 +38,7 @@ reproduce: $(VENV)/.plot  ## reproduce Table 1, the figures and the claims of th
 	$(BIN)/ridgeformer papers report --out reproduction
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/vladymyrov2024.html'
 
-reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 models with five seeds into runs/; about an hour
+reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 models with five seeds into runs/; less than an hour
 	$(BIN)/ridgeformer papers table1 --retrain --runs runs --out reproduction
 	$(BIN)/ridgeformer papers figures vladymyrov2024 --runs runs --out reproduction
 	$(BIN)/ridgeformer papers report --runs runs --out reproduction
