@@ -17,9 +17,9 @@ from ridgeformer.papers.vladymyrov2024 import theory
 from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, quadratic, rescaling, step_size
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import second_order_solver
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, Fitted, Guarded, LeastSquares, OracleRR, TunedRR, Universal
+from ridgeformer.predictors.discrete import SparseBayes, SparseOracle
 from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
 from ridgeformer.predictors.subsets import SubsetTree, every_subset
 from ridgeformer.theory import one_layer
 from ridgeformer.theory.gradient_steps import expected_loss

@@ -273,6 +273,9 @@ class Moments(Rows):
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""
+        if isinstance(self.context, int):
+            yield np.arange(len(self)), self
+            return
         for n in np.unique(self.counts).tolist():
             index = np.flatnonzero(self.counts == n)
             part = self.chosen(index)

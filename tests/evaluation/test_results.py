@@ -10,10 +10,23 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import AdaRR, ConstRR, Loss, Losses, OracleRR, Problem, compare, evaluate, load
+from ridgeformer import (
+    AdaRR,
+    ConstRR,
+    GDpp,
+    LinearTransformer,
+    Loss,
+    Losses,
+    OracleRR,
+    Problem,
+    compare,
+    evaluate,
+    load,
+)
 from ridgeformer.errors import MissingPackageError
 from ridgeformer.evaluation.results import OPTIONAL
 from ridgeformer.evaluation.table import Table, aligned, lines
+from ridgeformer.models import Looped
 from ridgeformer.problems import Gaussian
 from support import each, refused
 
@@ -188,6 +201,22 @@ def test_tables_have_a_column_per_predictor_and_say_where_sequences_exploded():
     whole = compare(problem.at_noise(2), {"full": model, "AdaRR": AdaRR()}, sequences=5000)
     assert whole.exploded[0] > 0
     assert str(whole).splitlines()[2].endswith("exploded  unexploded")
+
+
+def test_a_model_that_is_really_a_smaller_one_is_named():
+    """In a column of its own, and below a table along axes; nothing is said of models that are what they say."""
+    full = load("zoo:gdpp/2/uniform(0,5)").with_identity(1).to_full()
+    losses = compare(PROBLEM, {"full": full, "diag": MODEL}, **FEW)
+    assert losses.actual == ("gdpp, 2 layers", "")
+    assert [row["actual"] for row in losses.rows()] == ["gdpp, 2 layers", ""]
+    assert str(losses).splitlines()[2].split()[:3] == ["name", "actual", "loss"]
+    assert losses["full"].loss == evaluate(PROBLEM, full, **FEW).loss
+    levels = compare(PROBLEM, {"full": full, "diag": MODEL}, LEVELS, **FEW)
+    assert "full is really a smaller model: gdpp, 2 layers." in str(levels)
+    assert "really" not in str(levels["diag"])
+    assert "actual" not in compare(PROBLEM, {"diag": MODEL}, **FEW).rows()[0]
+    looped = LinearTransformer(Looped(GDpp, 3)(p=[[[0.1, -0.03]]], q=[[0.5]]), 10)
+    assert not looped.actual
 
 
 def test_a_ratio_to_a_floor_of_zero_is_infinite():

@@ -222,7 +222,7 @@ def test_running_statistics_are_those_of_all_losses_at_once():
     """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
     losses = np.random.default_rng(0).lognormal(size=(3, 1000))
     losses[1, 7], losses[2, 900] = np.inf, np.nan
-    tally = Tally(3, signal=10, sequences=1000)
+    tally = Tally((3,), signal=10, sequences=1000)
     for block in np.split(losses, [1, 300, 301, 999], axis=1):
         tally.add(block)
     finite = np.where(np.isfinite(losses), losses, CAP)

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import exp1
 
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare
-from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, gibbs, sparse
+from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, discrete, gibbs
 from ridgeformer.problems import problem_from_dict
 from ridgeformer.problems.tasks import Tasks
 from support import each
@@ -108,7 +108,7 @@ def test_where_subsets_are_too_many_the_sampler_agrees_with_the_average(dim, con
     draw = problem.moments(60, seed=2)
     exact, known = SparseBayes(tasks, noise).weights(draw.moments), SparseOracle(tasks).weights(draw.moments)
     assert not SparseBayes(tasks, noise).errors(draw.moments).any()
-    monkeypatch.setattr(sparse, "MOST_LISTED", 1)
+    monkeypatch.setattr(discrete, "MOST_LISTED", 1)
     sampler = SparseBayes(tasks, noise, scans=100)
     actual = np.square(sampler.weights(draw.moments) - exact).sum(1).mean()
     stated = sampler.errors(draw.moments).mean()
@@ -120,7 +120,7 @@ def test_where_subsets_are_too_many_the_sampler_agrees_with_the_average(dim, con
 
 def test_errors_of_the_gram_bound_are_those_of_its_own_posterior(monkeypatch):
     """Under token noise the sampler takes the law of levels with the same Gram matrices; so must its stated error."""
-    monkeypatch.setattr(sparse, "MOST_LISTED", 1)
+    monkeypatch.setattr(discrete, "MOST_LISTED", 1)
     moments = Problem(6, "8,10", 1, tasks="sparse(2)").moments(20).moments
     bound = SparseBayes("sparse(2)", "tokens(uniform(0,3))", scans=20)
     expected = np.empty(20)

@@ -125,13 +125,11 @@ def test_iterative_converges_to_ada_without_an_inversion():
     """The paper: about 100 iterations. In float64 it goes on until the two are the same."""
     d = Problem(10, 20, "uniform(0,5)").moments(2000)
     exact = AdaRR().weights(d.moments)
-    trace = IterativeRR(3000).weights_by_step(d.moments[:200])
-    gap = [np.square(trace[k] - exact[:200]).sum(1).mean() for k in (0, 10, 100, 1000, 3000)]
+    steps = (1, 10, 100, 1000, 3000)
+    gap = [np.square(IterativeRR(k).weights(d.moments[:200]) - exact[:200]).sum(1).mean() for k in steps]
     assert (np.diff(gap) < 0).all()
     assert gap[2] < 0.05 * gap[1]
     assert gap[-1] < 1e-5
-    assert (trace[0] == 0).all()
-    np.testing.assert_array_equal(IterativeRR(10).weights(d.moments[:200]), trace[10])
 
 
 def test_iterative_is_the_algorithm_it_claims_to_be():

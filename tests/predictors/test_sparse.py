@@ -9,7 +9,7 @@ from scipy import stats
 from ridgeformer import Problem, compare
 from ridgeformer.evaluation import floor
 from ridgeformer.predictors import subsets as lists
-from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
+from ridgeformer.predictors.discrete import SparseBayes, SparseOracle
 from ridgeformer.problems.tasks import Tasks
 
 LAWS = {
@@ -154,13 +154,6 @@ def test_every_subset_has_its_own_ridge_solution(members):
     np.testing.assert_allclose(solved.average(weights), np.einsum("mb,mbd->bd", weights, solutions), atol=1e-12)
 
 
-def test_each_feature_can_have_a_penalty_of_its_own():
-    _, _, S, a, total = contexts(3, 2)
-    c = np.array([[1.0, 2.0, 3.0], [0.5, 0.1, 4.0]])
-    solved = lists.SubsetTree(np.ones((1, 3))).solve(S, a, total, c).average(np.ones((1, 2)))
-    np.testing.assert_allclose(solved, [np.linalg.solve(S[b] + np.diag(c[b]), a[b]) for b in range(2)], atol=1e-12)
-
-
 def test_the_evidence_is_that_of_the_labels_under_a_normal_distribution():
     x, y, S, a, total = contexts(3, 2, examples=4)
     members, variance, t = lists.every_subset(3), np.array([0.5, 2.0]), 1.7
@@ -201,7 +194,7 @@ def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
     assert len(lists.beam(S, a, total, 0.3, lambda log_det, residual, size: 0 * residual, width=100)[0]) == len(whole)
 
     def evidence(members):
-        solved = lists.SubsetTree(members).solve(S[None], a[None], np.array([total]), 0.3)
+        solved = lists.SubsetTree(members).solve(S, a, total, np.array([0.3]))
         sizes = np.arange(9)[:, None]
         by_size = np.array([score(solved.log_det[:, 0], solved.residual[:, 0], int(k)) for k in sizes[:, 0]])
         return by_size[members.sum(1), np.arange(len(members))]
@@ -230,12 +223,13 @@ def test_second_moments_of_trees_and_lists_against_each_subset_by_hand():
             w = inverse @ a[0][g]
             first[b, g] += weights[m, b] * w
             second[b][np.ix_(g, g)] += weights[m, b] * (np.outer(w, w) + variance[m, b] * inverse)
-    solved = lists.SubsetTree(members).solve(*(np.repeat(part, 2, 0) for part in (S, a, total)), penalty)
-    listed = lists.ListedSubsets(members, S[0], a[0], total[0])
-    for found in (solved.second_moments(weights, variance), listed.second_moments(penalty, weights, variance)):
+    tree, listed = lists.SubsetTree(members), lists.ListedSubsets(members, S[0], a[0], total[0])
+    solved, others = tree.solve(S[0], a[0], total[0], penalty), listed.solve(penalty)
+    for found in (solved.second_moments(weights, variance), others.second_moments(weights, variance)):
         np.testing.assert_allclose(found[0], first, rtol=1e-10)
         np.testing.assert_allclose(found[1], second, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(listed.solve(penalty), (solved.log_det, solved.residual), rtol=1e-10, atol=1e-12)
+    for name in ("log_det", "residual"):
+        np.testing.assert_allclose(getattr(others, name), getattr(solved, name), rtol=1e-10, atol=1e-12)
 
 
 def test_the_evidence_of_a_share_of_the_variance_is_that_of_multivariate_t_labels():

@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from ridgeformer import AdaRR, BayesRR, InputError, LinearTransformer, Moments, Problem, load
 from ridgeformer.sklearn import FallbackWarning, InContextRegressor
+from ridgeformer.sklearn.mixture import law_of
 from ridgeformer.sklearn.rows import Rows, left_out
 from support import refusals, refused
 
@@ -127,14 +128,14 @@ def test_the_default_against_a_grid_for_every_subset(n, d, sizes, intercept):
 
 
 def test_a_beam_of_subsets_is_near_the_average_over_all_of_them(monkeypatch):
-    from ridgeformer.sklearn import averaging
+    from ridgeformer.sklearn import posterior
 
     for seed in range(3):
         X, y = data(25, 9, seed=seed)
         y = y - X[:, 3:] @ np.linalg.lstsq(X, y, rcond=None)[0][3:]  # three features matter
-        monkeypatch.setattr(averaging, "EXACT", 11)
+        monkeypatch.setattr(posterior, "EXACT", 11)
         exact = InContextRegressor(calibration=None).fit(X, y)
-        monkeypatch.setattr(averaging, "EXACT", 3)
+        monkeypatch.setattr(posterior, "EXACT", 3)
         found = InContextRegressor(calibration=None).fit(X, y)
         apart, std = exact.predict(X, return_std=True)
         assert np.abs(found.predict(X) - apart).max() < 0.1 * std.max()
@@ -316,8 +317,9 @@ def test_rows_left_out_of_the_posterior_are_predicted_as_by_fits_without_them(n,
     exact = []
     for i in np.random.default_rng(0).permutation(n):
         rest = clone(regressor).fit(np.delete(X, i, 0), np.delete(y, i), np.delete(weights, i))
-        label = (y[i] - rest.sums_.y_mean) / rest._given.unit
-        exact.append(rest._mixtures[0].distribution(rest._rows(X[i : i + 1])[0], label)[0])
+        label, mixture = (y[i] - rest.sums_.y_mean) / rest._given.unit, rest._mixtures[0]
+        chance, location, scale = mixture.components(rest._rows(X[i : i + 1]))
+        exact.append((law_of(mixture.freedom).cdf((label - location) / scale) @ chance)[0])
     difference = stats.norm.ppf(below) - stats.norm.ppf(exact)
     assert np.sqrt(np.mean(difference**2)) < close
 

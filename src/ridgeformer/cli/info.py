@@ -208,7 +208,7 @@ def _facts(name: str) -> dict[str, Any]:
         ratio = loss / floor
     actual = None
     if model is not None:
-        actual = f"{model.simplest_family}, {model.working_layers} layer{'s' * (model.working_layers > 1)}"
+        actual = model.described(model.simplest_family)
     return {
         "name": name,
         "problem": {key: spec[key] for key in ("dim", "context", "noise", "tasks") if key in spec},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -29,46 +29,48 @@ class Points:
     Args:
         problem: The distribution of sequences.
         over: The axes: None, the name of one with its default values, or values by name.
-        layers: The largest number of layers of the predictors; None if one of them has no layers.
+        layers: The numbers of layers of the predictors; None for one without layers.
 
     Attributes:
         axes: The values of every axis.
         in_distribution: Which of them can occur in the problem, for all axes but `layer`.
         problems: One problem for each combination of the values of all axes but `layer` and prefixes.
         prefixes: The numbers of examples, where prefixes of the same sequences are measured; else None.
+        largest: The numbers in the tokens of a sequence, at most.
 
     Raises:
         InputError: There is no such axis, or a value is not allowed.
     """
 
-    def __init__(self, problem: BaseProblem, over: Over, layers: int | None) -> None:
+    def __init__(self, problem: BaseProblem, over: Over, layers: Sequence[int | None]) -> None:
         given = _given(problem, over)
         self.problem, self.prefixes = problem, _prefixes(problem, given)
         self.axes: dict[str, tuple[Any, ...]] = {}
         self.in_distribution: dict[str, tuple[bool, ...]] = {}
-        changes: dict[str, list[BaseProblem]] = {}
+        changes: dict[str, tuple[Any, ...]] = {}
         for name, values in given.items():
             if name == "layer":
                 self.axes[name] = _layers(values, layers)
-                continue
-            if name == "context" and self.prefixes:
+            elif name == "context" and self.prefixes:
                 self.axes[name] = self.prefixes
-                inside = np.isin(self.prefixes, problem.lengths.values).tolist()
+                self.in_distribution[name] = tuple(np.isin(self.prefixes, problem.lengths.values).tolist())
             else:
-                self.axes[name], changes[name], inside = _values(problem, name, values)
-            self.in_distribution[name] = tuple(inside)
+                rows = zip(*_values(problem, name, values), strict=True)
+                self.axes[name], changes[name], self.in_distribution[name] = rows
         first = sorted(changes, key=lambda name: name != "problem")  # a problem is chosen before it is changed
         self.problems = _combined(problem, {name: changes[name] for name in first})
         self.order = [name for name in dict.fromkeys(("layer", *first, "context")) if name in self.axes]
+        self.largest = max(max(self.prefixes or (one.lengths.most,)) * (one.dim + 1) for one in self.problems)
 
-    def draws(self, seed: int, first: int, count: int, needs: Mapping[str, bool]) -> Iterator[Draw]:
+    def draws(self, seed: int, first: int, count: int, *, sums: bool, tokens: bool) -> Iterator[Draw]:
         """Draw the sequences of all points; problems that differ in the noise level alone share theirs.
 
         Args:
             seed: Seed of the evaluation.
             first: The number of the first sequence.
             count: How many sequences.
-            needs: What draws need beside moments, as `needed` gives it.
+            sums: Whether to draw the sums of the tokens, too.
+            tokens: Whether to draw the tokens, too.
 
         Yields:
             One draw for each problem, or for each prefix of each problem.
@@ -78,7 +80,7 @@ class Points:
             if self.prefixes:
                 yield from _cut(problem, self.prefixes, seed, first, count)
                 continue
-            draw = draw_sequences(problem, seed, first, count, **needs)
+            draw = draw_sequences(problem, seed, first, count, sums, tokens)
             if before is not None and problem.is_isotropic:
                 share_basis(draw.moments, before)
             yield draw
@@ -129,13 +131,14 @@ def _given(problem: BaseProblem, over: Over) -> dict[str, Any]:
     return dict(given)
 
 
-def _layers(values: Any, layers: int | None) -> tuple[int, ...]:
-    if layers is None:
+def _layers(values: Any, layers: Sequence[int | None]) -> tuple[int, ...]:
+    if None in layers:
         rule = "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else"
         received = "another predictor"
         refuse(rule, received, "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.")
-    chosen = range(layers + 1) if values is None else _listed("layer", values)
-    return tuple(integer("layer", value, 0, layers) for value in chosen)
+    deepest = max(one for one in layers if one is not None)
+    chosen = range(deepest + 1) if values is None else _listed("layer", values)
+    return tuple(integer("layer", value, 0, deepest) for value in chosen)
 
 
 def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -160,27 +163,24 @@ def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...]
     return tuple(int(value) for value in listed)
 
 
-def _values(problem: BaseProblem, name: str, values: Any) -> tuple[tuple[Any, ...], list[Any], list[bool]]:
-    """The values of an axis as they are shown, what changes the problem, and whether each can occur in the problem."""
+def _values(problem: BaseProblem, name: str, values: Any) -> list[tuple[Any, Any, bool]]:
+    """For each value of an axis: how it is shown, what changes the problem, and whether it can occur there."""
     if name == "sigma":
-        levels = _levels(problem, values)
-        noise = problem.noise
+        levels, noise = _levels(problem, values), problem.noise
         inside = noise.contains(levels) if isinstance(noise, Noise) else np.ones(len(levels), bool)
-        return tuple(levels.tolist()), levels.tolist(), inside.tolist()
+        return list(zip(levels.tolist(), levels.tolist(), inside.tolist(), strict=True))
     if name == "problem":
         named = values if isinstance(values, Mapping) else {short_label(one): one for one in _listed(name, values)}
-        problems = [check_any_problem(one) for one in named.values()]
-        return tuple(map(str, named)), problems, [one == problem for one in problems]
+        return [(str(text), check_any_problem(one), one == problem) for text, one in named.items()]
     listed = _listed(name, range(2, problem.lengths.most + 1) if values is None else values)  # one has no deviation
     if name == "context" and any(ContextRule(value).depends for value in listed):  # the numbers depend on d
-        rules = [ContextRule(value) for value in listed]
         known = problem.arguments[name]
-        return tuple(map(str, rules)), rules, [rule.depends and _within(rule, problem, known) for rule in rules]
-    changed = [problem.replace(**{name: value}) for value in listed]
+        return [(str(rule), rule, rule.depends and _within(rule, problem, known)) for rule in map(ContextRule, listed)]
+    changed = [(value, problem.replace(**{name: value})) for value in listed]
     if name == "dim":
         dims = problem.by_dimension()
-        return tuple(one.dim for one in changed), listed, [one.dim in dims for one in changed]
-    return tuple(_shown(one, name) for one in changed), listed, [one == problem for one in changed]
+        return [(one.dim, value, one.dim in dims) for value, one in changed]
+    return [(_shown(one, name), value, one == problem) for value, one in changed]
 
 
 def _within(rule: ContextRule, problem: BaseProblem, known: object) -> bool:
@@ -222,7 +222,7 @@ def _levels(problem: BaseProblem, values: Any) -> Array:
     return levels
 
 
-def _combined(problem: BaseProblem, changes: Mapping[str, list[Any]]) -> list[BaseProblem]:
+def _combined(problem: BaseProblem, changes: Mapping[str, tuple[Any, ...]]) -> list[BaseProblem]:
     """One problem for each combination of values."""
     problems = []
     for combination in itertools.product(*changes.values()):

@@ -15,18 +15,15 @@ from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
 from ridgeformer.evaluation.sequence_losses import (
     TOKENS,
     AnyPredictor,
+    Candidate,
     Estimator,
     Progress,
     Tally,
     blocks,
     check_predictor,
-    evaluated_by_engine,
     how_many,
-    losses,
-    needed,
 )
 from ridgeformer.losses import warn_below_floor
-from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import Array, choice, integer, keywords
@@ -84,10 +81,51 @@ def compare(
     Warns:
         BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
-    comparison = _Comparison(problem, predictors, over, sequences, seed, estimator, with_floor, with_query_errors)
-    rare: dict[str, Any] = comparison.explosions() if explosions else {}
-    comparison.run(progress)
-    return replace(comparison.losses(), **rare)
+    check_any_problem(problem)
+    candidates = {name: check_predictor(name, given, problem) for name, given in _named(predictors).items()}
+    points = Points(problem, over, [candidate.layers for candidate in candidates.values()])
+    readouts = _Readouts(candidates, points)
+    choice("the estimator", estimator, ("exact", "query"))
+    usual = 20_000 if {"sigma", "context"} & points.axes.keys() else 100_000
+    count = min(how_many(varied, usual if sequences is None else sequences) for varied in points.problems)
+    seed, with_floor = integer("seed", seed, 0), with_floor and "sigma" not in points.axes
+    measured = [
+        _Point(varied, n, readouts.at(varied), count, seed, with_floor)
+        for varied in points.problems
+        for n in points.prefixes or (None,)
+    ]
+    fields: dict[str, Any] = readouts.explosions(seed) if explosions else {}
+    asked_for = [candidate for point in measured for candidate in point.candidates]
+    sums, tokens = (any(getattr(one, need) for one in asked_for) for need in ("needs_sums", "needs_tokens"))
+    most = max(1, min(BLOCK, TOKENS // points.largest)) if tokens or points.prefixes else BLOCK
+    for first, size in blocks(count, max(varied.dim for varied in points.problems), most):
+        draws = points.draws(seed, first, size, sums=sums, tokens=tokens)
+        for i, (point, draw) in enumerate(zip(measured, draws, strict=True)):
+            point.add(draw, estimator, (seed, first), with_query_errors)
+            progress(first * len(measured) + size * (i + 1), count * len(measured))
+    statistics, floors = [point.statistics() for point in measured], [point.floor() for point in measured]
+    for field in (*BY_PREDICTOR, "query_error") if with_query_errors else BY_PREDICTOR:
+        fields[field] = readouts.spread([values[field] for values in statistics])
+    losses = Losses(
+        names=tuple(candidates),
+        axes=points.axes,
+        in_distribution=points.in_distribution,
+        floor=readouts.shared([np.nan if best is None else best.loss for best in floors]),
+        floor_error=readouts.shared([np.nan if best is None else best.error for best in floors]),
+        signal=readouts.shared([point.problem.signal for point in measured]),
+        covariance=readouts.spread_pairs([point.tally.covariance[0] for point in measured]),
+        sequences=count,
+        estimator=estimator,
+        adjusted=all(point.adjusted for point in measured),
+        problem=short_label(problem, TITLE),
+        actual=tuple(candidate.actual for candidate in candidates.values()),
+        **fields,
+    )
+    for row in losses.rows():
+        if not candidates[row["name"]].knows_sigma:
+            name = f"{row['name']} after layer {row['layer']}" if "layer" in row else row["name"]
+            warn_below_floor(name, *(row[key] for key in ("loss", "error", "floor", "floor_error", "signal")))
+    return losses
 
 
 @keywords()
@@ -165,35 +203,29 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> L
     return _remember(key, replace(loss, floor=loss.loss, floor_error=loss.error))
 
 
-class Zero:
-    """The readout before the first layer, which predicts 0."""
+class _Point:
+    """One point: a problem or a prefix of its sequences, the readouts there, and the statistics of their losses.
 
-    def weights(self, moments: Moments) -> Array:
-        """Return zeros.
+    The best predictor is one more readout, unless the floor is known from earlier.
+    """
 
-        Args:
-            moments: The contexts.
+    def __init__(
+        self, problem: BaseProblem, n: int | None, readouts: list[Candidate], count: int, seed: int, with_floor: bool
+    ) -> None:
+        best = problem.best_predictor() if with_floor else None
+        self.problem, self.key, self.adjusted = problem, (problem, n, count, seed), True
+        self.known_floor = None if best is None else _floors.get(self.key)
+        self.best = None if best is None else check_predictor("the best predictor", best, problem)
+        self.candidates = readouts if self.best is None else [*readouts, self.best]
+        self.readouts = self.candidates if self.known_floor is None else readouts
+        self.tally = Tally((2, len(self.readouts)), problem.signal, count)
+        self.by_query = np.zeros(len(self.readouts))
 
-        Returns:
-            The weights, [B, d].
-        """
-        return np.zeros((len(moments), moments.dim))
-
-
-class _PointStatistics:
-    """Statistics of the losses at one point: of all columns, and of the best predictor if it is to be measured."""
-
-    def __init__(self, columns: Sequence[AnyPredictor], signal: float, sequences: int) -> None:
-        self.columns, self.signal, self.adjusted = list(columns), signal, True
-        self.tally, self.whole = (Tally(len(columns), signal, sequences) for _ in range(2))
-        self.by_query = np.zeros(len(columns))
-
-    def add(self, draw: Draw, estimators: Sequence[Estimator], key: tuple[int, int], with_query_errors: bool) -> None:
-        """Add a block of sequences; each column has its estimator."""
-        both = np.empty((2, len(self.columns), len(draw.moments)))
-        for i, (predictor, estimator) in enumerate(zip(self.columns, estimators, strict=False)):
-            both[:, i] = losses(predictor, draw, estimator, key)
-        adjusted, unadjusted = self.tally.add(both[0]), self.whole.add(both[1])
+    def add(self, draw: Draw, estimator: Estimator, key: tuple[int, int], with_query_errors: bool) -> None:
+        """Add a block of sequences."""
+        with np.errstate(all="ignore"):
+            losses = [one.losses(draw, "exact" if one is self.best else estimator, key) for one in self.readouts]
+        adjusted, unadjusted = self.tally.add(np.stack(losses, 1))
         self.adjusted = draw.oracle
         if with_query_errors:
             # Given w, with p, o and l the halves of |w - w_task|^2, |w_ridge - w_task|^2 and |w - w_ridge|^2, the loss
@@ -201,164 +233,71 @@ class _PointStatistics:
             oracle = draw.losses(draw.ridge, draw.task)
             self.by_query += (2 * unadjusted**2 + 2 * oracle**2 - (unadjusted + oracle - adjusted) ** 2).sum(1)
 
-    def columns_of(self, field: str) -> Array:
-        """A field of `Losses` for every column."""
-        if field == "query_error":
-            return np.sqrt(np.maximum(self.by_query / self.tally.count**2 + self.tally.error**2, 0.0))
-        source = self.whole if field.startswith("unadjusted") else self.tally
-        names = {"loss": "mean", "unadjusted": "mean", "unadjusted_error": "error"}
-        return np.asarray(getattr(source, names.get(field, field)))
+    def statistics(self) -> dict[str, Array]:
+        """The fields of `Losses` for every readout."""
+        tally = self.tally
+        error = np.sqrt(np.maximum(self.by_query / tally.count**2 + tally.error[0] ** 2, 0.0))
+        fields = {"loss": tally.mean[0], "unadjusted": tally.mean[1], "query_error": error}
+        fields |= {"error": tally.error[0], "unadjusted_error": tally.error[1]}
+        return fields | {name: getattr(tally, name)[0] for name in ("largest", "tail", "exploded", "unexploded")}
 
-    def row(self, i: int, **shared: Any) -> Loss:
-        """One column as a floor."""
-        values = {field: self.columns_of(field)[i].item() for field in BY_PREDICTOR}
-        values |= {"floor": values["loss"], "floor_error": values["error"], "signal": self.signal}
-        return Loss(**values, adjusted=self.adjusted, sequences=self.tally.count, **shared)
+    def floor(self) -> Loss | None:
+        """The floor, where it is known; one that was measured is remembered."""
+        if self.best is None or self.known_floor is not None:
+            return self.known_floor
+        row: dict[str, Any] = {name: values[-1].item() for name, values in self.statistics().items()}
+        row |= {"query_error": None, "floor": row["loss"], "floor_error": row["error"], "signal": self.problem.signal}
+        shared: dict[str, Any] = {"adjusted": self.adjusted, "sequences": self.tally.count, "estimator": "exact"}
+        return _remember(self.key, Loss(name=repr(self.best.predictor), **row, **shared))
 
 
-class _Comparison:
-    """The work of `compare`, which describes the arguments."""
+class _Readouts:
+    """The readouts of predictors, one each or one after each layer, and arrays of their numbers at all points."""
 
-    def __init__(
-        self,
-        problem: BaseProblem,
-        predictors: Any,
-        over: Over,
-        sequences: int | None,
-        seed: int,
-        estimator: Estimator,
-        with_floor: bool,
-        with_query_errors: bool,
-    ) -> None:
-        check_any_problem(problem)
-        self.predictors = _named(predictors)
-        for name, predictor in self.predictors.items():
-            check_predictor(name, predictor, problem)
-        models = [one for one in self.predictors.values() if evaluated_by_engine(one)]
-        deepest = max(model.layers for model in models) if len(models) == len(self.predictors) else None
-        self.points = Points(problem, over, deepest)
-        for other in self.points.problems:
-            for name, predictor in self.predictors.items():
-                check_predictor(name, self._fitting(predictor, other), other)
-        self.estimator: Estimator = choice("the estimator", estimator, ("exact", "query"))
-        many = not {"sigma", "context"} & self.points.axes.keys()
-        wanted = sequences if sequences is not None else 100_000 if many else 20_000
-        self.sequences = min(how_many(one, wanted) for one in self.points.problems)
-        self.seed, self.with_query_errors = integer("seed", seed, 0), with_query_errors
-        self.places, self.columns = self._columns()
-        self._prepare(with_floor and "sigma" not in self.points.axes)
-
-    def _fitting(self, predictor: AnyPredictor, problem: BaseProblem) -> AnyPredictor:
-        """The predictor at the dimension of a problem, along the axis of dimensions."""
-        along = "dim" in self.points.axes and evaluated_by_engine(predictor)
-        return predictor.at_dim(problem.dim) if along else predictor  # type: ignore[union-attr]
-
-    def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
-        """The readouts that are evaluated on every draw, with their predictors and layers."""
-        layers = self.points.axes.get("layer")
-        self.layers = len(layers or (0,))
-        if layers is None:
-            return [(k, 0) for k in range(len(self.predictors))], list(self.predictors.values())
-        places, columns = [], list[AnyPredictor]()
-        for k, model in enumerate(self.predictors.values()):
-            assert evaluated_by_engine(model)
-            for i, layer in enumerate(layers):
-                if layer <= model.layers:
-                    places.append((k, i))
-                    columns.append(model.truncate(layer) if layer else Zero())
-        return places, columns
-
-    def _prepare(self, with_floor: bool) -> None:
-        """Set up the points: each measures its floor, unless that is known from earlier."""
-        bests = [one.best_predictor() if with_floor else None for one in self.points.problems]
-        self.needs = needed([*self.columns, *(best for best in bests if best is not None)])
-        lengths = self.points.prefixes or (None,)
-        self.measured, self.floors = list[_PointStatistics](), list[Any]()
-        for problem, best in zip(self.points.problems, bests, strict=True):
-            for n in lengths:
-                key = (problem, n, self.sequences, self.seed)
-                known = None if best is None else _floors.get(key, (key, best))
-                columns: list[Any] = [self._fitting(column, problem) for column in self.columns]
-                columns += [best] if isinstance(known, tuple) else []
-                self.measured.append(_PointStatistics(columns, problem.signal, self.sequences))
-                self.floors.append(known)
-
-    def run(self, progress: Progress) -> None:
-        """Draw and evaluate, block by block."""
-        estimators: list[Estimator] = [*[self.estimator] * len(self.columns), "exact"]
-        many, seed, most = len(self.measured), self.seed, BLOCK
-        if self.needs["tokens"] or self.points.prefixes:
-            numbers = [max(self.points.prefixes or (one.lengths.most,)) * (one.dim + 1) for one in self.points.problems]
-            most = max(1, min(BLOCK, TOKENS // max(numbers)))
-        for first, count in blocks(self.sequences, max(one.dim for one in self.points.problems), most):
-            draws = self.points.draws(seed, first, count, self.needs)
-            for i, (point, draw) in enumerate(zip(self.measured, draws, strict=True)):
-                point.add(draw, estimators, (seed, first), self.with_query_errors)
-                progress(first * many + count * (i + 1), self.sequences * many)
-        for i, (point, known) in enumerate(zip(self.measured, self.floors, strict=True)):
-            if isinstance(known, tuple):
-                key, best = known
-                self.floors[i] = _remember(key, point.row(-1, name=repr(best), estimator="exact"))
-
-    def losses(self) -> Losses:
-        """Gather the losses, and warn of those that are below their floors."""
-        points, arranged, layers = self.points, self.points.arranged, self.layers
-        signals = [point.signal for point in self.measured]
-        shared = [signals] + [
-            [np.nan if one is None else getattr(one, name) for one in self.floors] for name in ("loss", "error")
+    def __init__(self, candidates: dict[str, Candidate], points: Points) -> None:
+        self.points, layers = points, points.axes.get("layer", (None,))
+        self.shape = len(candidates), len(layers)
+        readouts = [
+            (k, i, candidate.after(layer))
+            for k, candidate in enumerate(candidates.values())
+            for i, layer in enumerate(layers)
+            if layer is None or layer <= (candidate.layers or 0)
         ]
-        signal, least, spread = (arranged(np.broadcast_to(one, (layers, len(one)))) for one in shared)
-        losses = Losses(
-            names=tuple(self.predictors),
-            axes=points.axes,
-            in_distribution=points.in_distribution,
-            **{field: self._gathered(field) for field in BY_PREDICTOR},
-            floor=least,
-            floor_error=spread,
-            signal=signal,
-            covariance=arranged(self._covariance()),
-            query_error=self._gathered("query_error") if self.with_query_errors else None,
-            sequences=self.sequences,
-            estimator=self.estimator,
-            adjusted=all(point.adjusted for point in self.measured),
-            problem=short_label(points.problem, TITLE),
-        )
-        for row in losses.rows():
-            if not getattr(self.predictors[row["name"]], "knows_sigma", False):
-                name = f"{row['name']} after layer {row['layer']}" if "layer" in row else row["name"]
-                warn_below_floor(name, *(row[key] for key in ("loss", "error", "floor", "floor_error", "signal")))
-        return losses
+        self.predictors, self.layers, self.columns = zip(*readouts, strict=True)
 
-    def explosions(self) -> dict[str, Any]:
-        """The probabilities of explosions, their errors and effective hits, [K, *points] each."""
+    def at(self, problem: BaseProblem) -> list[Candidate]:
+        """The readouts for one of the problems."""
+        return [column.at(problem, moved="dim" in self.points.axes) for column in self.columns]
+
+    def explosions(self, seed: int) -> dict[str, Any]:
+        """The probabilities of explosions, their errors and effective hits."""
         if self.points.prefixes:
             refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
-        points, seed = self.points.problems, self.seed
-        rare = [[explosion_probability(q, self._fitting(p, q), seed=seed) for q in points] for p in self.columns]
-        fields = {}
-        for name in ("probability", "error", "hits"):
-            values = np.array([[getattr(one, name) for one in row] for row in rare])
-            fields[f"explosion_{name}"] = self._spread(values, np.nan)
-        return fields
+        rare = [
+            [explosion_probability(problem, readout.predictor, seed=seed) for readout in self.at(problem)]
+            for problem in self.points.problems
+        ]
+        names = ("probability", "error", "hits")
+        return {f"explosion_{name}": self.spread([[getattr(r, name) for r in row] for row in rare]) for name in names}
 
-    def _gathered(self, field: str) -> Any:
-        """A field of `Losses`, [K, *points]."""
-        values = np.stack([point.columns_of(field)[: len(self.columns)] for point in self.measured], -1)
-        return self._spread(values, 0 if field == "exploded" else np.nan)
+    def shared(self, values: list[float]) -> Array:
+        """Numbers of all points, [*points]."""
+        return self.points.arranged(np.broadcast_to(values, (self.shape[1], len(values))))
 
-    def _spread(self, values: Any, empty: float) -> Any:
-        """Values of all columns [C, points] as [K, *points], with `empty` after the last layer of a model."""
-        whole = np.full((len(self.predictors), self.layers, len(self.measured)), empty, values.dtype)
-        whole[tuple(np.transpose(self.places))] = values
+    def spread(self, values: Sequence[Any]) -> Any:
+        """Numbers of the readouts at all points, [points, C or more], as [K, *points]; none after the last layer."""
+        table = np.stack([np.asarray(numbers)[: len(self.columns)] for numbers in values], -1)
+        whole = np.full((*self.shape, len(values)), np.nan if table.dtype == np.float64 else 0, table.dtype)
+        whole[self.predictors, self.layers] = table
         return self.points.arranged(whole)
 
-    def _covariance(self) -> Array:
-        """The covariance of predictors at the same layer, [K, K, layers, points]."""
-        whole = np.full((len(self.predictors),) * 2 + (self.layers, len(self.measured)), np.nan)
-        names, layers = np.transpose(self.places)
+    def spread_pairs(self, values: Sequence[Array]) -> Array:
+        """Numbers of pairs of readouts after the same layer, [points, C or more, C or more], as [K, K, *points]."""
+        whole = np.full((self.shape[0], *self.shape, len(values)), np.nan)
+        names, layers = np.array(self.predictors), np.array(self.layers)
         a, b = np.nonzero(layers[:, None] == layers)
-        whole[names[a], names[b], layers[a]] = np.stack([one.tally.covariance[a, b] for one in self.measured], -1)
-        return whole
+        whole[names[a], names[b], layers[a]] = np.stack([numbers[a, b] for numbers in values], -1)
+        return self.points.arranged(whole)
 
 
 def _named(predictors: Any) -> dict[str, AnyPredictor]:

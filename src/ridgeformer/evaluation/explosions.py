@@ -34,14 +34,7 @@ import numpy as np
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import STREAM, Proposal
-from ridgeformer.evaluation.sequence_losses import (
-    AnyPredictor,
-    blocks,
-    check_predictor,
-    losses,
-    needs_sums,
-    needs_tokens,
-)
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, Candidate, blocks, check_predictor
 from ridgeformer.losses import exploded, threshold
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
@@ -129,8 +122,8 @@ def explosion_probability(
         InputError: The problem is one of your own, whose density is not known, or the predictor needs tokens.
     """
     law, count = check_problem(problem), integer("sequences", sequences, 1000)
-    check_predictor("the predictor", predictor, law)
-    if needs_tokens(predictor):
+    candidate = check_predictor("the predictor", predictor, law)
+    if candidate.needs_tokens:
         rule = "explosion probabilities need a predictor with weights(moments), because contexts are drawn as moments"
         received = f"{type(predictor).__name__}, which only has predict(x, y, queries)"
         refuse(rule, received, "Count explosions with evaluate and many sequences.")
@@ -138,10 +131,10 @@ def explosion_probability(
     if certain < 1:
         return ExplosionProbability(0.0, 0.0, 0.0, 0, 0, certain)
     proposal, pilot, step = Proposal(law), int(SHARE * count), 0
-    stages = (1, 2) if _has_directions(law, predictor) else (2,)
+    stages = (1, 2) if _has_directions(law, candidate) else (2,)
     for stage in stages:
         for size in [pilot] * PILOTS + [count - PILOTS * pilot]:
-            ratios, directions, step = _hits(proposal, predictor, size, integer("seed", seed, 0), step)
+            ratios, directions, step = _hits(proposal, candidate, size, integer("seed", seed, 0), step)
             logs = proposal.log_weights(ratios)
             top = float(logs.max(initial=-np.inf))  # comes out first: weights may be below the least positive number
             weights, last = np.exp(logs - top), proposal
@@ -213,29 +206,30 @@ def _largest_probability(problem: Problem, predictor: Any) -> float:
     return float(np.exp(max(logarithm, LEAST)))
 
 
-def _has_directions(problem: Problem, predictor: Any) -> bool:
+def _has_directions(problem: Problem, candidate: Candidate) -> bool:
     """Whether some directions differ from others: for the problem, or for the weights of rotated contexts."""
     if not problem.is_isotropic:
         return True
-    moments = problem.moments(TRIED, seed=0, stream=STREAM, sums=needs_sums([predictor])).moments
+    moments = problem.moments(TRIED, seed=0, stream=STREAM, sums=candidate.needs_sums).moments
     R = np.eye(problem.dim + 1)
     R[:-1, :-1] = np.linalg.qr(np.random.default_rng(0).standard_normal((problem.dim, problem.dim)))[0]
     sums = None if moments.sums is None else moments.sums @ R.T
     turned = Moments._trusted(R @ moments.gram @ R.T, moments.context, moments.sigma, sums)
-    weights, others = (np.asarray(predictor.weights(one), np.float64) for one in (moments, turned))
+    weights, others = (np.asarray(candidate.predictor.weights(one), np.float64) for one in (moments, turned))
     size = float(np.abs(weights).max())  # weights that are all 0 tell nothing
     return not (size > 0 and np.allclose(weights @ R[:-1, :-1].T, others, rtol=0, atol=ALIKE * size))
 
 
 def _hits(
-    proposal: Proposal, predictor: AnyPredictor, count: int, seed: int, step: int
+    proposal: Proposal, candidate: Candidate, count: int, seed: int, step: int
 ) -> tuple[dict[str, Array], Array, int]:
     """Return ratios [H, K] by axis and directions [H, r] of sequences that exploded, and the next free step."""
     sizes = [size for _, size in blocks(count, proposal.problem.dim, BLOCK)]
 
     def work(block: int) -> tuple[dict[str, Array], Array]:
         tilted = proposal.draw(sizes[block], seed, step + block)
-        adjusted, _ = losses(predictor, tilted.draw)
+        with np.errstate(all="ignore"):
+            adjusted, _ = candidate.losses(tilted.draw)
         index = np.flatnonzero(exploded(adjusted, proposal.problem.signal))
         return tilted.log_ratios(index), tilted.directions[index]
 

@@ -20,8 +20,7 @@ E exp(theta |y|^2) is the product of (1 - 2 theta kappa)^(-1/2). All ratios are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,18 +34,18 @@ from ridgeformer.evaluation.tilts import (
     LabelStrengths,
     Ratio,
     TokenMoments,
-    chosen_factor,
-    factor,
-    log_sphere_average,
+    log_stretch,
+    multiple,
     unit_vectors,
+    whitened,
 )
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import Array
 
 STREAM = 1 << 29  # the stream that proposals draw from, apart from every evaluation's and training's
-DIRECTION = (0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0, -3.0, -10.0, -20.0)  # see `factor`; < 0 compresses
+DIRECTION = (0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0, -3.0, -10.0, -20.0)  # see `multiple`; < 0 compresses
 WHOLE = (3.0, 9.0, 20.0, 32.0, -9.0)  # the same for the whole context
-WIDEN = (0.0, 1.0, 4.0, 9.0)  # of scales, see `factor`
+WIDEN = (0.0, 1.0, 4.0, 9.0)  # of scales, see `multiple`
 TAILS = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)  # noise levels from the upper 10^-k of their distribution
 ENDS = (0.0, 4.0, -4.0)  # the logarithm of how much more often the longest contexts come than the shortest
 TILTS = (0.0, 0.5, 0.8, 0.93)  # 2 theta, times the largest kappa
@@ -64,33 +63,6 @@ AXES = {
 }
 WIDEST = 0.3  # share of sequences that come from the widest law, whatever a proposal was adapted to
 DEFENSIVE = 0.1  # share of every axis that stays spread over all strengths when a proposal is adapted
-
-
-@dataclass(eq=False)
-class Tilted:
-    """Sequences of a proposal.
-
-    Attributes:
-        draw: The sequences, with the oracle's weights.
-        ratios: For each axis, a function of indices [H] that computes log q / p of these sequences for each strength,
-            [H, K].
-        directions: Where the least-squares estimates point, in coordinates of the tasks, [B, r].
-    """
-
-    draw: Draw
-    ratios: dict[str, Ratio]
-    directions: Array
-
-    def log_ratios(self, index: Index) -> dict[str, Array]:
-        """Compute log q / p of some sequences, for each strength of each axis.
-
-        Args:
-            index: Which sequences, [H].
-
-        Returns:
-            The logarithms, [H, K] for each axis.
-        """
-        return {name: ratio(index) for name, ratio in self.ratios.items()}
 
 
 class Proposal:
@@ -114,12 +86,6 @@ class Proposal:
         counts = {**AXES, "labels": len(self.labels), "stretch": AXES["stretch"] + more}
         self.widest = {name: np.full(count, 1 / count) for name, count in counts.items() if not absent.get(name)}
         self.shares = self.widest if shares is None else shares
-
-    @cached_property
-    def _tokens(self) -> Any:
-        """The law of the features before they are scaled or standardised, with labels that are noise of level 1."""
-        bare: dict[str, Any] = {"mean": None, "task_factor": None, "query": None, "spread": 0.0, "standardised": False}
-        return replace(self.problem.law, **bare, pool=np.zeros((1, self.problem.dim)))
 
     @property
     def largest_weight(self) -> float:
@@ -187,95 +153,156 @@ class Proposal:
         Returns:
             The sequences.
         """
-        problem, law, rng = self.problem, self.problem.law, np.random.default_rng([seed, STREAM, step])
-        wide = rng.random(count) < WIDEST
-        chosen = {
-            name: np.where(wide, rng.choice(len(share), count), rng.choice(len(share), count, p=share))
-            for name, share in self.shares.items()
+        return Tilted(self, count, seed, step)
+
+
+class Tilted:
+    """Sequences of a proposal.
+
+    Args:
+        proposal: The proposal.
+        count: How many, B.
+        seed: The seed.
+        step: A number that tells draws of one seed apart.
+
+    Attributes:
+        draw: The sequences, with the oracle's weights.
+        directions: Where the least-squares estimates point, in coordinates of the tasks, [B, r].
+    """
+
+    def __init__(self, proposal: Proposal, count: int, seed: int, step: int) -> None:
+        self.proposal, self.problem, law = proposal, proposal.problem, proposal.problem.law
+        self._rng = np.random.default_rng([seed, STREAM, step])
+        wide = self._rng.random(count) < WIDEST
+        self._chosen = {
+            name: np.where(wide, self._rng.choice(len(share), count), self._rng.choice(len(share), count, p=share))
+            for name, share in proposal.shares.items()
         }
-        ratios: dict[str, Ratio] = {}
-        n = self._lengths(chosen, ratios, rng, count)
-        tokens, covariance = self._features(n, seed, step)
+        self._ratios: dict[str, Ratio] = {}  # for each axis, log q / p [H, K] of sequences by their indices [H]
+        self.n = self._lengths(count)
+        tokens, covariance = self._features(seed, step)
         if law.standardised:
-            tokens = tokens.centred(n)
+            tokens = tokens.centred(self.n)
         root = None if covariance is None else np.asarray(np.linalg.cholesky(covariance), np.float64)
-        freedom = np.asarray(n - 1.0 * law.standardised, np.float64)
-        tokens = _stretched(tokens, root, freedom, chosen["stretch"], ratios, rng, self._along(root))
+        tokens = self._stretched(tokens, root)
         metric = covariance if law.query is None else law.query
         if law.spread or law.standardised:
-            by = self._scales(tokens.S, n, chosen, ratios, rng)
+            by = self._scales(tokens.S)
             tokens = tokens.scaled(by)
             if law.query is None:
                 metric = np.eye(law.dim) if covariance is None else covariance
-                metric = metric * by[:, :, None] * by[:, None, :] * (1 + law.standardised / n)[:, None, None]
-        sigma = self._levels(chosen, ratios, rng)
-        tokens, w, directions = self._labels(tokens, sigma, n, chosen, ratios, rng)
-        moments = tokens.moments(w, sigma, problem.lengths.most if problem.lengths.fixed else n)
-        return Tilted(Draw(moments, w, problem.oracle(moments), sigma, metric), ratios, directions)
+                metric = metric * by[:, :, None] * by[:, None, :] * (1 + law.standardised / self.n)[:, None, None]
+        sigma = self._levels()
+        tokens, w, self.directions = self._labels(tokens, sigma)
+        moments = tokens.moments(w, sigma, self.problem.lengths.most if self.problem.lengths.fixed else self.n)
+        self.draw = Draw(moments, w, self.problem.oracle(moments), sigma, metric)
 
-    def _along(self, root: Array | None) -> Array | None:
-        """The direction as a unit vector of whitened features, [1 or B, d]."""
-        if self.direction is None:
-            return None
-        F = self.problem.prior.factor
-        line = self.direction if F is None else F @ self.direction
-        line = line if root is None else np.einsum("...ji,j->...i", root, line)
-        return unit_vectors(np.atleast_2d(line))
+    def log_ratios(self, index: Index) -> dict[str, Array]:
+        """Compute log q / p of some sequences, for each strength of each axis.
 
-    def _lengths(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any, count: int) -> NDArray[np.int64]:
+        Args:
+            index: Which sequences, [H].
+
+        Returns:
+            The logarithms, [H, K] for each axis.
+        """
+        return {name: ratio(index) for name, ratio in self._ratios.items()}
+
+    def _lengths(self, count: int) -> NDArray[np.int64]:
         """The numbers of examples, [B]."""
         values = self.problem.lengths.values
         if len(values) == 1:
             return np.full(count, values[0])
-        place = np.arange(len(values)) / (len(values) - 1)
-        chances = np.exp(np.multiply.outer(ENDS, place))
+        chances = np.exp(np.multiply.outer(ENDS, np.arange(len(values)) / (len(values) - 1)))
         chances /= chances.sum(1, keepdims=True)
-        below = np.cumsum(chances, 1)[chosen["length"]] < rng.random(count)[:, None]
+        below = np.cumsum(chances, 1)[self._chosen["length"]] < self._rng.random(count)[:, None]
         index = np.minimum(below.sum(1), len(values) - 1)
-        ratios["length"] = np.log(chances * len(values)).T[index].__getitem__
+        self._ratios["length"] = np.log(chances * len(values)).T[index].__getitem__
         return np.asarray(values[index])
 
-    def _features(self, n: NDArray[np.int64], seed: int, step: int) -> tuple[TokenMoments, Array | None]:
-        """TokenMoments with noise of level 1 as labels, and the covariance of the features."""
-        count, d = len(n), self.problem.dim
-        choices = Choices(np.ones(count), None if self.problem.lengths.fixed else n, np.zeros(count, np.int64))
-        layout = Layout("sum", "constant")
-        drawn = engines.resolve(None).sample(self._tokens, choices, make_key(seed, STREAM, step), layout=layout)
+    def _features(self, seed: int, step: int) -> tuple[TokenMoments, Array | None]:
+        """Moments of features with noise of level 1 as labels, and the covariance of the features.
+
+        The law is that of the features before they are scaled or standardised, with tasks that are 0.
+        """
+        count, d = len(self.n), self.problem.dim
+        bare: dict[str, Any] = {"mean": None, "task_factor": None, "query": None, "spread": 0.0, "standardised": False}
+        law = replace(self.problem.law, **bare, pool=np.zeros((1, d)))
+        choices = Choices(np.ones(count), None if self.problem.lengths.fixed else self.n, np.zeros(count, np.int64))
+        key, layout = make_key(seed, STREAM, step), Layout("sum", "constant")
+        drawn = engines.resolve(None).sample(law, choices, key, layout=layout)
         gram = np.array(drawn.gram, np.float64, order="C")
-        metric = self._tokens.metric if drawn.metric is None else np.array(drawn.metric, np.float64, order="C")
+        metric = law.metric if drawn.metric is None else np.array(drawn.metric, np.float64, order="C")
         e, r, x, xi = gram[:, :d, d + 1], gram[:, d + 1, d + 1], gram[:, d, :d], gram[:, d, d + 1]
         return TokenMoments(gram[:, :d, :d], e, r, x, xi), metric
 
-    def _scales(self, S: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
+    def _stretched(self, tokens: TokenMoments, root: Array | None) -> TokenMoments:
+        """Tokens after the stretch; its ratio depends on eigenvalues of whitened S, and on S along the direction."""
+        (count, d), chosen = tokens.e.shape, self._chosen["stretch"]
+        freedom = np.asarray(self.n - 1.0 * self.problem.law.standardised, np.float64)
+        along, costs = self._along(root), np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[chosen]
+        u = self._rng.standard_normal((count, d))
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        if along is not None:
+            u = np.where((chosen < AXES["stretch"])[:, None], u, along)
+        whole = (chosen >= len(DIRECTION)) & (chosen < AXES["stretch"])
+        result = tokens.stretched(root, multiple(np.where(whole, 0.0, costs), freedom), u)
+        by = multiple(np.where(whole, costs, 0.0), freedom * d)
+        result = result.scaled(np.sqrt(np.broadcast_to(by[:, None], (count, d))))
+
+        def ratio(index: Index) -> Array:
+            S, n = whitened(result.S[index], root if root is None or root.ndim == 2 else root[index]), freedom[index]
+            values = np.maximum(np.linalg.eigvalsh(S), 0.0)
+            logs = [log_stretch(values, multiple(cost, n), n) for cost in DIRECTION]
+            squares = [(cost, values.sum(1), n * d) for cost in WHOLE]
+            if along is not None:
+                line = np.broadcast_to(along, u.shape)[index]
+                size = np.einsum("bi,bij,bj->b", line, S, line)
+                squares += [(cost, size, n) for cost in OWN_STRETCH]
+            for cost, size, degrees in squares:
+                v = multiple(cost, degrees)
+                logs.append(0.5 * (1 - 1 / v) * size - 0.5 * degrees * np.log(v))
+            return np.stack(logs, 1)
+
+        self._ratios["stretch"] = ratio
+        return result
+
+    def _along(self, root: Array | None) -> Array | None:
+        """The direction of the proposal as a unit vector of whitened features, [1 or B, d]."""
+        line, F = self.proposal.direction, self.problem.prior.factor
+        if line is None:
+            return None
+        line = line if F is None else F @ line
+        return unit_vectors(np.atleast_2d(line if root is None else np.einsum("...ji,j->...i", root, line)))
+
+    def _scales(self, S: Array) -> Array:
         """The factors of the features, [B, d]."""
         law, (count, d) = self.problem.law, S.shape[:2]
         by = np.ones((count, d))
         if law.spread:
-            factors = np.array([factor(cost, np.full(1, float(d)))[0] for cost in WIDEN])
-            g = rng.standard_normal((count, d)) * np.sqrt(factors[chosen["scales"]])[:, None]
+            factors = multiple(WIDEN, np.float64(d))
+            g = self._rng.standard_normal((count, d)) * np.sqrt(factors[self._chosen["scales"]])[:, None]
             squares = np.square(g).sum(1, keepdims=True)
-            ratios["scales"] = (0.5 * (1 - 1 / factors) * squares - 0.5 * d * np.log(factors)).__getitem__
+            self._ratios["scales"] = (0.5 * (1 - 1 / factors) * squares - 0.5 * d * np.log(factors)).__getitem__
             by = np.exp(law.spread * g - law.spread**2)
-        return np.sqrt(n[:, None] / np.einsum("bii->bi", S)) if law.standardised else by
+        return np.sqrt(self.n[:, None] / np.einsum("bii->bi", S)) if law.standardised else by
 
-    def _levels(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
+    def _levels(self) -> Array:
         """The noise levels, [B]."""
-        share = 10.0 ** -np.array(TAILS)
-        rest = rng.random(len(chosen["level"])) * share[chosen["level"]]  # 1 - u
+        share, chosen = 10.0 ** -np.array(TAILS), self._chosen["level"]
+        rest = self._rng.random(len(chosen)) * share[chosen]  # 1 - u
         with np.errstate(divide="ignore"):
-            ratios["level"] = np.log(np.where(rest[:, None] <= share, 1 / share, 0.0)).__getitem__
+            self._ratios["level"] = np.log(np.where(rest[:, None] <= share, 1 / share, 0.0)).__getitem__
         return np.asarray(self.problem.noise.quantile(np.clip(1 - rest, 1e-16, 1 - 1e-16)), np.float64)
 
-    def _labels(
-        self, tokens: TokenMoments, sigma: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any
-    ) -> tuple[TokenMoments, Array, Array]:
+    def _labels(self, tokens: TokenMoments, sigma: Array) -> tuple[TokenMoments, Array, Array]:
         """Tokens with their noise, tasks [B, d], and the directions of least-squares estimates [B, r].
 
         With features in the coordinates g of the tasks as U diag(root) V', labels are t = root g + sigma z along the
         columns of U, and sigma times the rest of the noise across them. Everything is first made larger, and then t
         and the rest are multiplied by (1 - 2 theta kappa)^(-1/2); g and z change in proportion to their shares of t.
         """
-        law, F, count = self.problem.law, self.problem.prior.factor, len(sigma)
+        law, F, count, n, rng = self.problem.law, self.problem.prior.factor, len(sigma), self.n, self._rng
         F = np.eye(law.dim) if F is None else F
         values, V = np.linalg.eigh(F.T @ tokens.S @ F)
         rank = np.minimum(n - law.standardised, values.shape[1])
@@ -290,26 +317,29 @@ class Proposal:
             pool, root, known = number >= 0, root * (number < 0)[:, None], law.pool[number]
         if numbers := self.problem.tasks.numbers(law.dim):
             pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
-        strength = LabelStrengths(root, sigma, there, n)
-        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.labels[chosen["labels"]].T
-        along, across, task, own, own_task = (strength.multiples(cost, i) for i, cost in enumerate(costs))
+        strength, chosen = LabelStrengths(root, sigma, there, n), self._chosen["labels"]
+        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.proposal.labels[chosen].T
+        factors = [multiple(cost, freedom) for cost, freedom in zip(costs, strength.freedoms, strict=True)]
+        along, across, task, own, own_task = factors
         g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
-        lines = _lines(self.direction, V, inverse)
-        if lines is not None:
+        lines: tuple[Array, ...] = ()  # unit vectors of noise and tasks that move the estimate in the direction
+        if self.proposal.direction is not None:
+            line = np.einsum("i,bij->bj", self.proposal.direction, V)
+            lines = unit_vectors(line * inverse), line
             z, g = (
                 value + ((np.sqrt(v) - 1) * (line * value).sum(1))[:, None] * line
                 for value, v, line in zip((z, g), (own, own_task), lines, strict=True)
             )
         kappa, beyond, theta = strength.kappas(along, across, task, tilt)
-        t, own = root * g + sigma[:, None] * z, np.where(kappa > 0, kappa, 1.0)
-        move = (1 / np.sqrt(1 - 2 * theta[:, None] * kappa) - 1) * t / own
+        t = root * g + sigma[:, None] * z
+        move = (1 / np.sqrt(1 - 2 * theta[:, None] * kappa) - 1) * t / np.where(kappa > 0, kappa, 1.0)
         g, z = g + task[:, None] * root * move, z + (along * sigma)[:, None] * move * there
         rise = 1 / np.sqrt(1 - 2 * theta * beyond)
         rest, t = rest * rise**2, root * g + sigma[:, None] * z
         squares = np.square(t).sum(1) + sigma**2 * rest
         sums = [np.square(z).sum(1), rest, np.square(g).sum(1)]
-        sums += [] if lines is None else [np.square((line * v).sum(1)) for line, v in zip(lines, (z, g), strict=True)]
-        ratios["labels"] = strength.ratio(self.labels, sums, squares)
+        sums += [np.square((line * v).sum(1)) for line, v in zip(lines, (z, g), strict=False)]
+        self._ratios["labels"] = strength.ratio(self.proposal.labels, sums, squares)
         far, dz = np.sqrt(across) * rise - 1, z - old[0]
         e = tokens.e + np.einsum("bij,bj->bi", W, dz) + far[:, None] * (tokens.e - np.einsum("bij,bj->bi", W, old[0]))
         xi = tokens.xi + (ones * dz).sum(1) + far * (tokens.xi - (ones * old[0]).sum(1))
@@ -323,56 +353,3 @@ class Proposal:
 def _second(directions: Array, weights: Array) -> Array:
     """Weighted second moments of directions, [r, r]."""
     return np.asarray(np.einsum("b,bi,bj->ij", weights / weights.sum(), directions, directions))
-
-
-def _lines(direction: Array | None, V: Array, inverse: Array) -> tuple[Array, Array] | None:
-    """Unit vectors of the noise along the features and of the tasks that move the estimate in a direction, [B, r]."""
-    if direction is None:
-        return None
-    task = np.einsum("i,bij->bj", direction, V)
-    return unit_vectors(task * inverse), task
-
-
-def _stretched(
-    tokens: TokenMoments,
-    root: Array | None,
-    freedom: Array,
-    chosen: Any,
-    ratios: dict[str, Ratio],
-    rng: np.random.Generator,
-    along: Array | None,
-) -> TokenMoments:
-    """Tokens after the stretch, whose ratio depends on S in whitened features: eigenvalues, and a known direction."""
-    (count, d), costs = tokens.e.shape, np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[chosen]
-    one, whole = chosen < len(DIRECTION), chosen < AXES["stretch"]
-    u = rng.standard_normal((count, d))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    if along is not None:
-        u = np.where(whole[:, None], u, along)
-    result = tokens.stretched(root, chosen_factor(np.where(one | ~whole, costs, 0.0), freedom), u)
-    by = chosen_factor(np.where(one | ~whole, 0.0, costs), freedom * d)
-    result = result.scaled(np.sqrt(np.broadcast_to(by[:, None], (count, d))))
-
-    def ratio(index: Index) -> Array:
-        S: Any = result.S[index]
-        n = freedom[index]
-        if root is not None:
-            inner = root if root.ndim == 2 else root[index]
-            S = np.linalg.solve(inner, np.swapaxes(np.linalg.solve(inner, S), 1, 2))
-        values, logs = np.maximum(np.linalg.eigvalsh(S), 0.0), []
-        for cost in DIRECTION:
-            v = factor(cost, n)
-            logs.append(log_sphere_average(0.5 * (1 - 1 / v)[:, None] * values) - 0.5 * n * np.log(v))
-        for cost in WHOLE:
-            v = factor(cost, n * d)
-            logs.append(0.5 * (1 - 1 / v) * values.sum(1) - 0.5 * n * d * np.log(v))
-        if along is not None:
-            line = np.broadcast_to(along, u.shape)[index]
-            size = np.einsum("bi,bij,bj->b", line, S, line)
-            for cost in OWN_STRETCH:
-                v = factor(cost, n)
-                logs.append(0.5 * (1 - 1 / v) * size - 0.5 * n * np.log(v))
-        return np.stack(logs, 1)
-
-    ratios["stretch"] = ratio
-    return result

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
 BY_POINT = ("floor", "floor_error", "signal")
-PRINTED = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
+PRINTED = ("name", "actual", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
 OPTIONAL = ("query_error", "explosion_probability", "explosion_error", "explosion_hits")  # where they were asked for
 UNADJUSTED = ("unadjusted", "unadjusted_error")
 UNITS = ("loss", "error", "floor", "unadjusted", "unadjusted_error", "largest", "unexploded")  # of a loss
@@ -145,6 +145,8 @@ class Losses(Table, Mapping[str, Any]):
         estimator: `exact` or `query`; see `evaluate`.
         adjusted: Whether `loss` is adjusted; False where a problem has no oracle.
         problem: A short text of the problem.
+        actual: The models that the predictors really are, [K], such as `gdpp, 2 layers`, where that is a simpler family
+            or fewer layers than a model says; otherwise nothing.
         query_error: The standard errors that the paper's estimator, one query per sequence, has on as many sequences,
             [K, *points]; None if not asked for.
         explosion_probability: The probabilities that a sequence explodes, by importance sampling (see
@@ -172,6 +174,7 @@ class Losses(Table, Mapping[str, Any]):
     estimator: str
     adjusted: bool
     problem: str
+    actual: tuple[str, ...]
     query_error: Array | None = None
     explosion_probability: Array | None = None
     explosion_error: Array | None = None
@@ -191,7 +194,7 @@ class Losses(Table, Mapping[str, Any]):
         chosen = self._select([i], {})
         if self.axes:
             return chosen
-        values = {field: value for field, value in chosen.rows()[0].items() if field != "ratio"}
+        values = {field: value for field, value in chosen.rows()[0].items() if field not in ("ratio", "actual")}
         return Loss(estimator=self.estimator, adjusted=self.adjusted, **values)
 
     def __iter__(self) -> Iterator[str]:
@@ -236,8 +239,8 @@ class Losses(Table, Mapping[str, Any]):
         changes["covariance"] = self.covariance[np.ix_(chosen, chosen)][(slice(None),) * 2 + where]
         axes = {name: values for name, values in self.axes.items() if name not in index}
         inside = {name: values for name, values in self.in_distribution.items() if name in axes}
-        names = tuple(self.names[i] for i in chosen)
-        return replace(self, names=names, axes=axes, in_distribution=inside, **changes)
+        names, actual = (tuple(values[i] for i in chosen) for values in (self.names, self.actual))
+        return replace(self, names=names, actual=actual, axes=axes, in_distribution=inside, **changes)
 
     def difference(self, first: str, second: str) -> tuple[Any, Any]:
         """Return how much larger the loss of one predictor is than the loss of another.
@@ -277,6 +280,7 @@ class Losses(Table, Mapping[str, Any]):
             row |= {field: getattr(self, field)[index].item() for field in BY_POINT}
             row |= {"ratio": ratios[(i, *index)].item(), "sequences": self.sequences}
             row |= {"in_distribution": inside} if self.in_distribution else {}
+            row |= {"actual": self.actual[i]} if any(self.actual) else {}
             optional = {field: getattr(self, field) for field in OPTIONAL}
             row |= {field: values[(i, *index)].item() for field, values in optional.items() if values is not None}
             rows.append(row)
@@ -318,7 +322,7 @@ class Losses(Table, Mapping[str, Any]):
         if len(self) > 1 or (len(self.axes) > 1 and "dim" not in self.axes):
             return self._wide()
         unknown = () if np.isfinite(self.floor).any() else ("floor", "ratio")
-        return _printed(self.rows(), ("name", "largest", *UNADJUSTED, *unknown), tuple(self.axes))
+        return _printed(self.rows(), ("name", "actual", "largest", *UNADJUSTED, *unknown), tuple(self.axes))
 
     def _wide(self) -> list[dict[str, Any]]:
         """One row per point, with a column for each predictor, or of one predictor for each value of the first axis."""
@@ -341,11 +345,15 @@ class Losses(Table, Mapping[str, Any]):
         return rows
 
     def _note(self) -> str:
-        if not self.axes or not self.exploded.any():
+        if not self.axes:
             return ""
-        points = self.exploded.reshape(len(self), -1).max(0)
-        where = f"{np.count_nonzero(points)} of {points.size} points"
-        return f"Sequences exploded at {where}: see `exploded` and `unexploded`."
+        smaller = zip(self.names, self.actual, strict=True)
+        notes = [f"{name} is really a smaller model: {actual}." for name, actual in smaller if actual]
+        if self.exploded.any():
+            points = self.exploded.reshape(len(self), -1).max(0)
+            where = f"{np.count_nonzero(points)} of {points.size} points"
+            notes.append(f"Sequences exploded at {where}: see `exploded` and `unexploded`.")
+        return "\n".join(notes)
 
     def __repr__(self) -> str:
         if self.axes:

@@ -1,10 +1,11 @@
 """The losses of single sequences, and their means, standard errors and extremes.
 
-A predictor with `weights(moments)` or `token_weights(x, y)` has exact losses. One that only has `predict(x, y,
-queries)` is asked for the labels of sampled queries. All see the same sequences.
+`check_predictor` finds out once what a predictor is; from then on the `Candidate` is asked. A predictor with
+`weights(moments)` or `token_weights(x, y)` has exact losses. One that only has `predict(x, y, queries)` is asked for
+the labels of sampled queries. All see the same sequences.
 
-Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then
-computes its losses.
+Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`, because a subclass may
+predict something else: the engine then computes its losses.
 
 Statistics are added up block by block: memory does not grow with the number of sequences. A row of losses gives the
 same bits whatever the other rows are: sums run along one row at a time.
@@ -13,9 +14,9 @@ same bits whatever the other rows are: sums run along one row at a time.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from ridgeformer.losses import capped, exploded
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import LinearTokenPredictor, Predictor, TokenPredictor
-from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.problems import BaseProblem, Draw, Problem, Sequences
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import Array, integer
@@ -37,27 +37,6 @@ LARGEST, AT_ONCE = 1 << 25, 1 << 22  # numbers in a block of usual size, at most
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 QUERIES = 4  # of each sequence, where predictors need tokens
 TOKENS = 1 << 25  # numbers in the tokens of a block of sequences, at most
-
-
-def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
-    """Refuse an object that is no predictor, an object that is no problem, and a model of another dimension.
-
-    Args:
-        name: The name of the predictor, for the message.
-        predictor: The predictor.
-        problem: The distribution of sequences.
-
-    Raises:
-        InputError: They do not fit.
-    """
-    check_any_problem(problem)
-    if isinstance(predictor, type) or not (isinstance(predictor, Predictor) or needs_tokens(predictor)):
-        rule = f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)"
-        other = "its attribute model" if hasattr(predictor, "model") else "a model, or a baseline such as AdaRR()"
-        refuse(rule, kind_of(predictor), f"Pass {other}.")
-    if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
-        rule = f"a model for dimension {predictor.dim} needs a problem of that dimension"
-        refuse(rule, f"dimension {problem.dim}", "Use a problem or a model of the same dimension.")
 
 
 def how_many(problem: BaseProblem, sequences: int) -> int:
@@ -89,24 +68,6 @@ def blocks(sequences: int, dim: int, most: int) -> Iterator[tuple[int, int]]:
     block = most if most * size <= LARGEST else max(1, AT_ONCE // size)
     for first in range(0, sequences, block):
         yield first, min(block, sequences - first)
-
-
-def needs_tokens(predictor: object) -> TypeGuard[TokenPredictor]:
-    """Return whether a predictor has no weights, but `predict(x, y, queries)`.
-
-    Args:
-        predictor: The predictor.
-
-    Returns:
-        Whether it can only be judged through sampled queries.
-    """
-    if isinstance(predictor, Predictor) or not isinstance(predictor, TokenPredictor):
-        return False
-    try:
-        inspect.signature(predictor.predict).bind(None, None, None)
-    except (TypeError, ValueError):  # predicts from something else
-        return False
-    return True
 
 
 def draw_sequences(
@@ -191,139 +152,86 @@ class Oracle:
         return self.problem.oracle(moments)
 
 
-def needed(predictors: Iterable[object]) -> dict[str, bool]:
-    """Return what predictors need beside moments, as options of `draw_sequences`.
-
-    Args:
-        predictors: The predictors.
-
-    Returns:
-        `sums` and `tokens`: what `needs_sums` and `needs_tokens` say.
-    """
-    every = list(predictors)
-    return {"sums": needs_sums(every), "tokens": any(needs_tokens(one) for one in every)}
-
-
-def needs_sums(predictors: Iterable[object]) -> bool:
-    """Return whether a model among the predictors has tokens with a further coordinate, so that it needs their sums.
-
-    Args:
-        predictors: The predictors.
-
-    Returns:
-        Whether there is such a model.
-    """
-    return any(_layout(one.model if isinstance(one, Guarded) else one).coordinate != "none" for one in predictors)
-
-
-def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
-    """Return whether the engine computes what the predictor predicts: a subclass may override `weights`.
+class Candidate:
+    """A predictor with `weights(moments)`, as an evaluation asks it; other kinds of predictors are subclasses.
 
     Args:
         predictor: The predictor.
 
-    Returns:
-        Whether its class is `LinearTransformer` itself.
+    Attributes:
+        layers: The number of layers after which it can be read out; None where there are none.
+        needs_tokens: Whether it needs tokens.
+        needs_sums: Whether its tokens have a further coordinate, so that it needs their sums.
+        knows_sigma: Whether it uses the true noise level; see `Predictor`.
+        actual: The model that it really is, where that is a simpler or shallower one than it says; else nothing.
     """
-    return type(predictor) is LinearTransformer
 
+    layers: int | None = None
+    needs_tokens = False
+    actual = ""
 
-def losses(
-    predictor: AnyPredictor, draw: Draw, estimator: Estimator = "exact", key: tuple[int, int] = (0, 0)
-) -> tuple[Array, Array]:
-    """Compute the adjusted and the unadjusted losses of a predictor; they are equal where there is no oracle.
+    def __init__(self, predictor: Any) -> None:
+        self.predictor = predictor
+        self.needs_sums = needs_sums(predictor)
+        self.knows_sigma: bool = getattr(predictor, "knows_sigma", False)
 
-    The bits do not depend on what else is computed: the engine evaluates models, and NumPy everything else.
+    def at(self, problem: BaseProblem, *, moved: bool = False) -> Candidate:
+        """Return the predictor for a problem.
 
-    Args:
-        predictor: The predictor.
-        draw: The sequences.
-        estimator: `exact`, or `query` for losses at one sampled query.
-        key: Seed and number of the first sequence, for the sampled queries.
+        Args:
+            problem: The distribution of sequences.
+            moved: Whether a model for another dimension is taken to the dimension of the problem.
 
-    Returns:
-        Both losses, [B] each.
-    """
-    if not isinstance(predictor, Predictor):
-        return _token_losses(predictor, draw, estimator)
-    if estimator == "query":
-        return _query_losses(predictor, draw, key)
-    with np.errstate(all="ignore"):
-        if draw.oracle and evaluated_by_engine(predictor):
-            goal = draw.with_intercept() if predictor.layout.counted else draw
-            model = predictor.astype(np.float64)
-            evaluation = model.evaluate(draw.moments, goal.ridge, metric=goal.metric, weights=True)
-            assert evaluation.weights is not None
-            unadjusted = goal.losses(evaluation.weights, goal.task)
-            return evaluation.losses.astype(np.float64), unadjusted + (0.0 if goal.offset is None else goal.offset)
-        return draw.both_losses(*_weights(predictor, draw))
+        Returns:
+            The predictor.
 
+        Raises:
+            InputError: It is a model for another dimension.
+        """
+        if isinstance(self.predictor, LinearTransformer) and self.predictor.dim != problem.dim:
+            rule = f"a model for dimension {self.predictor.dim} needs a problem of that dimension"
+            refuse(rule, f"dimension {problem.dim}", "Use a problem or a model of the same dimension.")
+        return self
 
-def _layout(predictor: object) -> Layout:
-    """The layout of the tokens of a predictor; a model and its module in PyTorch have one."""
-    layout = getattr(predictor, "layout", None)
-    return layout if isinstance(layout, Layout) else PAPER_LAYOUT
+    def after(self, layer: int | None) -> Candidate:
+        """Return the readout after a layer.
 
+        Args:
+            layer: The layer, 0 for the readout before the first one; None for the predictor itself.
 
-def _numbers(given: Any) -> Array:
-    """The estimates of a predictor as an array."""
-    if hasattr(given, "detach"):  # by a module of PyTorch
-        given = given.detach().cpu()
-    kind = "complex numbers" if np.iscomplexobj(given) else "masked entries" if np.ma.is_masked(given) else ""
-    if not kind:
-        try:
-            return np.asarray(given, np.float64)
-        except (TypeError, ValueError):
-            kind = kind_of(given)
-    refuse("a predictor must return real numbers", kind, "Correct the predictor.")
+        Returns:
+            The readout.
+        """
+        return self
 
+    def estimates(self, draw: Draw) -> tuple[Array, Array | None]:
+        """Ask for the weights.
 
-def _weights(predictor: Predictor, draw: Draw) -> tuple[Array, Array | None]:
-    """The weights that the predictor gives, [B, d], and its intercepts, [B], if it has any."""
-    told = isinstance(predictor, Oracle) and predictor.problem.noise.per_token  # levels that moments do not have
-    weights, shape = _numbers(draw.ridge if told else predictor.weights(draw.moments)), draw.task.shape
-    if weights.shape != shape:
-        refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
-    counted = _layout(predictor).counted
-    return weights, _numbers(predictor.intercepts(draw.moments)) if counted else None  # type: ignore[attr-defined]
+        Args:
+            draw: The sequences.
 
+        Returns:
+            The weights, [B, d], and the intercepts, [B], if there are any.
+        """
+        weights = _numbers(self.predictor.weights(draw.moments), "weights", draw.task.shape)
+        return weights, _numbers(self.predictor.intercepts(draw.moments)) if _layout(self.predictor).counted else None
 
-def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -> tuple[Array, Array]:
-    """The same through the queries of the sequences.
+    def losses(self, draw: Draw, estimator: Estimator = "exact", key: tuple[int, int] = (0, 0)) -> tuple[Array, Array]:
+        """Compute the adjusted and the unadjusted losses; they are equal where there is no oracle.
 
-    Given the context, the query and sigma, the answer is the oracle's prediction plus something of mean 0. So the mean
-    squared difference from the oracle's prediction is the adjusted loss.
-    """
-    tokens = draw.tokens
-    assert tokens is not None
-    if isinstance(predictor, LinearTokenPredictor) and estimator == "exact":
-        weights = np.empty(draw.task.shape)
-        for index, part in draw.moments.by_length():
-            n = part.counts[0]
-            weights[index] = predictor.token_weights(tokens.x[index, :n], tokens.y[index, :n])
-        return draw.both_losses(weights)
-    answers, predictions = np.asarray(tokens.answers, np.float64), np.empty(tokens.answers.shape)
-    for index, part in draw.moments.by_length():
-        n = part.counts[0]
-        given: Any = predictor.predict(tokens.x[index, :n], tokens.y[index, :n], tokens.queries[index])
-        if np.shape(given) != answers[index].shape:
-            wanted = answers[index].shape
-            refuse(f"predictions must have shape {wanted}", f"shape {np.shape(given)}", "Correct the predictor.")
-        predictions[index] = _numbers(given)
-    with np.errstate(all="ignore"):
-        unadjusted = 0.5 * np.square(predictions - answers).mean(1)
-        if not draw.oracle:
-            return unadjusted, unadjusted
-        oracle = np.einsum("bmd,bd->bm", tokens.queries, draw.ridge)
-        if estimator == "query":
-            return unadjusted - 0.5 * np.square(oracle - answers).mean(1), unadjusted
-        return 0.5 * np.square(predictions - oracle).mean(1), unadjusted
+        The bits do not depend on what else is computed: the engine evaluates models, and NumPy everything else.
 
+        Args:
+            draw: The sequences.
+            estimator: `exact`, or `query` for losses at one sampled query.
+            key: Seed and number of the first sequence, for the sampled queries.
 
-def _query_losses(predictor: Predictor, draw: Draw, key: tuple[int, int]) -> tuple[Array, Array]:
-    """The losses at one sampled query per sequence, from which that of the oracle is subtracted."""
-    weights, bias = _weights(predictor, draw)
-    with np.errstate(all="ignore"):
+        Returns:
+            Both losses, [B] each.
+        """
+        weights, bias = self.estimates(draw)
+        if estimator == "exact":
+            return draw.both_losses(weights, bias)
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
         if draw.metric is not None:
             root = _root(np.asarray(draw.metric, np.float64))
@@ -337,6 +245,149 @@ def _query_losses(predictor: Predictor, draw: Draw, key: tuple[int, int]) -> tup
         return unadjusted - 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1)), whole
 
 
+class _Oracle(Candidate):
+    """The oracle, which moments are not enough for where noise differs from token to token."""
+
+    def estimates(self, draw: Draw) -> tuple[Array, Array | None]:
+        told = self.predictor.problem.noise.per_token
+        return (np.asarray(draw.ridge, np.float64), None) if told else super().estimates(draw)
+
+
+class _Zero:
+    """The readout before the first layer, which predicts 0."""
+
+    def weights(self, moments: Moments) -> Array:
+        return np.zeros((len(moments), moments.dim))
+
+
+class _Model(Candidate):
+    """A linear transformer, whose exact losses the engine computes."""
+
+    predictor: LinearTransformer
+
+    def __init__(self, predictor: LinearTransformer) -> None:
+        super().__init__(predictor)
+        self.layers, self.actual = predictor.layers, predictor.actual
+
+    def at(self, problem: BaseProblem, *, moved: bool = False) -> Candidate:
+        return _Model(self.predictor.at_dim(problem.dim)) if moved else super().at(problem)
+
+    def after(self, layer: int | None) -> Candidate:
+        if layer is None:
+            return self
+        return _Model(self.predictor.truncate(layer)) if layer else Candidate(_Zero())
+
+    def losses(self, draw: Draw, estimator: Estimator = "exact", key: tuple[int, int] = (0, 0)) -> tuple[Array, Array]:
+        if estimator == "query" or not draw.oracle:
+            return super().losses(draw, estimator, key)
+        goal = draw.with_intercept() if self.predictor.layout.counted else draw
+        model = self.predictor.astype(np.float64)
+        evaluation = model.evaluate(draw.moments, goal.ridge, metric=goal.metric, weights=True)
+        assert evaluation.weights is not None
+        unadjusted = goal.losses(evaluation.weights, goal.task)
+        return evaluation.losses.astype(np.float64), unadjusted + (0.0 if goal.offset is None else goal.offset)
+
+
+class _OfTokens(Candidate):
+    """A predictor that needs tokens, and is judged through the queries of the sequences or by weights made of tokens.
+
+    Given the context, the query and sigma, the answer is the oracle's prediction plus something of mean 0. So the mean
+    squared difference from the oracle's prediction is the adjusted loss.
+    """
+
+    needs_tokens = True
+
+    def losses(self, draw: Draw, estimator: Estimator = "exact", key: tuple[int, int] = (0, 0)) -> tuple[Array, Array]:
+        tokens, predictor = draw.tokens, self.predictor
+        assert tokens is not None
+        linear = estimator == "exact" and isinstance(predictor, LinearTokenPredictor)
+        values = np.empty(draw.task.shape if linear else tokens.answers.shape)
+        for index, part in draw.moments.by_length():
+            n = part.counts[0]
+            x, y = tokens.x[index, :n], tokens.y[index, :n]
+            given = predictor.token_weights(x, y) if linear else predictor.predict(x, y, tokens.queries[index])
+            values[index] = _numbers(given, "weights" if linear else "predictions", values[index].shape)
+        if linear:
+            return draw.both_losses(values)
+        answers = np.asarray(tokens.answers, np.float64)
+        unadjusted = 0.5 * np.square(values - answers).mean(1)
+        if not draw.oracle:
+            return unadjusted, unadjusted
+        oracle = np.einsum("bmd,bd->bm", tokens.queries, draw.ridge)
+        if estimator == "query":
+            return unadjusted - 0.5 * np.square(oracle - answers).mean(1), unadjusted
+        return 0.5 * np.square(values - oracle).mean(1), unadjusted
+
+
+def check_predictor(name: str, predictor: object, problem: BaseProblem) -> Candidate:
+    """Return a predictor as evaluations ask it.
+
+    Args:
+        name: The name of the predictor, for the message.
+        predictor: The predictor.
+        problem: The distribution of sequences.
+
+    Returns:
+        The candidate.
+
+    Raises:
+        InputError: It is no predictor, or a model of another dimension; or the other object is no problem.
+    """
+    kind: type[Candidate] | None = _OfTokens if _predicts(predictor) else None
+    if isinstance(predictor, Predictor):
+        kind = _Oracle if isinstance(predictor, Oracle) else Candidate
+        kind = _Model if type(predictor) is LinearTransformer else kind
+    if isinstance(predictor, type) or kind is None:
+        rule = f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)"
+        other = "its attribute model" if hasattr(predictor, "model") else "a model, or a baseline such as AdaRR()"
+        refuse(rule, kind_of(predictor), f"Pass {other}.")
+    return kind(predictor).at(check_any_problem(problem))
+
+
+def _predicts(predictor: object) -> bool:
+    """Whether there is a method `predict(x, y, queries)`."""
+    if not isinstance(predictor, TokenPredictor):
+        return False
+    try:
+        inspect.signature(predictor.predict).bind(None, None, None)
+    except (TypeError, ValueError):  # predicts from something else
+        return False
+    return True
+
+
+def needs_sums(predictor: object) -> bool:
+    """Return whether a model has tokens with a further coordinate, so that it needs their sums.
+
+    Args:
+        predictor: The model, or another predictor.
+
+    Returns:
+        Whether it does.
+    """
+    return _layout(predictor).coordinate != "none"
+
+
+def _layout(predictor: object) -> Layout:
+    """The layout of the tokens of a predictor; a model, its module in PyTorch and a guarded model have one."""
+    layout = getattr(predictor, "layout", None)
+    return layout if isinstance(layout, Layout) else PAPER_LAYOUT
+
+
+def _numbers(given: Any, name: str = "", shape: tuple[int, ...] = ()) -> Array:
+    """The estimates of a predictor as an array, of this shape where it has a name."""
+    if hasattr(given, "detach"):  # by a module of PyTorch
+        given = given.detach().cpu()
+    if name and np.shape(given) != shape:
+        refuse(f"{name} must have shape {shape}", f"shape {np.shape(given)}", "Correct the predictor.")
+    kind = "complex numbers" if np.iscomplexobj(given) else "masked entries" if np.ma.is_masked(given) else ""
+    if not kind:
+        try:
+            return np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            kind = kind_of(given)
+    refuse("a predictor must return real numbers", kind, "Correct the predictor.")
+
+
 def _root(metric: Array) -> Array:
     """R with R R' = metric, [..., d, d]; the metric of a few queries is singular."""
     try:
@@ -347,71 +398,79 @@ def _root(metric: Array) -> Array:
 
 
 class Tally:
-    """Means of K rows of losses, with their standard errors and covariance, the largest losses, and how many exploded.
+    """Means of rows of losses, with their standard errors and covariance, the largest losses, and how many exploded.
 
     Args:
-        rows: How many rows there are, K.
+        rows: How many rows there are, such as (2, K): the covariance is that of the K last ones.
         signal: The mean square of what is to be predicted, which decides when a loss counts as exploded and when it is
             too large for a mean.
         sequences: How many sequences there will be in all; 1 in 10,000 of the largest losses is stored.
+
+    Attributes:
+        count: How many sequences there are so far.
+        mean: The means, [*rows].
+        exploded: How many sequences exploded, [*rows].
     """
 
-    def __init__(self, rows: int, signal: float, sequences: int) -> None:
+    def __init__(self, rows: tuple[int, ...], signal: float, sequences: int) -> None:
         self.signal, self.count, self.mean = signal, 0, np.zeros(rows)
-        self.squares, self.products = np.zeros(rows), np.zeros((rows, rows))
+        self._squares, self._products = np.zeros(rows), np.zeros((*rows, rows[-1]))
         self.exploded, self._calm = np.zeros(rows, np.int64), np.zeros(rows)
-        self._most, self._top = max(int(np.ceil(sequences * 1e-4)), 1), np.empty((rows, 0))
+        self._most, self._top = max(int(np.ceil(sequences * 1e-4)), 1), np.empty((*rows, 0))
 
     def add(self, losses: Array) -> Array:
         """Add one block of losses.
 
         Args:
-            losses: The losses, [K, b].
+            losses: The losses, [*rows, b].
 
         Returns:
-            The losses capped, as they enter the mean, [K, b].
+            The losses capped, as they enter the mean, [*rows, b].
         """
         explosions, losses = exploded(losses, self.signal), capped(losses, self.signal)
-        count, mean = losses.shape[1], losses.mean(1)
-        centred, shift, total = losses - mean[:, None], mean - self.mean, self.count + losses.shape[1]
+        count, mean = losses.shape[-1], losses.mean(-1)
+        centred, shift, total = losses - mean[..., None], mean - self.mean, self.count + count
         weight = self.count * count / total
         # Chan's update keeps the sums accurate over any number of blocks.
-        self.squares += np.array([np.einsum("b,b->", row, row) for row in centred]) + shift * shift * weight
-        self.products += centred @ centred.T + np.outer(shift, shift) * weight
+        squares = [np.einsum("b,b->", row, row) for row in centred.reshape(-1, count)]
+        self._squares += np.reshape(squares, shift.shape) + shift * shift * weight
+        products = centred @ np.swapaxes(centred, -1, -2)
+        self._products += products + shift[..., :, None] * shift[..., None, :] * weight
         self.mean += shift * count / total
         self.count = total
-        self.exploded += explosions.sum(1)
-        self._calm += np.where(explosions, 0.0, losses).sum(1)
-        highest = np.concatenate([self._top, losses], 1)
-        if highest.shape[1] > self._most:
-            highest = np.partition(highest, highest.shape[1] - self._most, axis=1)[:, -self._most :]
-        self._top = np.sort(highest, axis=1)
+        self.exploded += explosions.sum(-1)
+        self._calm += np.where(explosions, 0.0, losses).sum(-1)
+        highest = np.concatenate([self._top, losses], -1)
+        if highest.shape[-1] > self._most:
+            highest = np.partition(highest, highest.shape[-1] - self._most, axis=-1)[..., -self._most :]
+        self._top = np.sort(highest, axis=-1)
         return losses
 
     @property
     def error(self) -> Array:
-        """Standard errors of the means, [K]."""
-        return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
+        """Standard errors of the means, [*rows]."""
+        return np.asarray(np.sqrt(self._squares / max(self.count - 1, 1) / self.count))
 
     @property
     def covariance(self) -> Array:
-        """The covariance of the means, [K, K]."""
-        covariance = self.products / max(self.count - 1, 1) / self.count
-        np.fill_diagonal(covariance, self.error**2)
+        """The covariance of the means, [*rows, K]."""
+        covariance = self._products / max(self.count - 1, 1) / self.count
+        diagonal = np.arange(covariance.shape[-1])
+        covariance[..., diagonal, diagonal] = self.error**2
         return np.asarray(covariance)
 
     @property
     def unexploded(self) -> Array:
-        """Means over the sequences that did not explode, [K]; NaN where all did."""
+        """Means over the sequences that did not explode, [*rows]; NaN where all did."""
         left = self.count - self.exploded
         return np.where(left > 0, self._calm / np.maximum(left, 1), np.nan)
 
     @property
     def largest(self) -> Array:
-        """The largest losses, [K]."""
-        return np.asarray(self._top[:, -1])
+        """The largest losses, [*rows]."""
+        return np.asarray(self._top[..., -1])
 
     @property
     def tail(self) -> Array:
-        """The 99.99 % quantiles of the losses, [K]."""
-        return np.asarray(self._top[:, 0])
+        """The 99.99 % quantiles of the losses, [*rows]."""
+        return np.asarray(self._top[..., 0])

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.tilts import TokenMoments, factor, log_sphere_average, unit_vectors
+from ridgeformer.evaluation.tilts import TokenMoments, log_stretch, multiple, unit_vectors, whitened
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import CustomProblem, Draw, Problem
@@ -32,7 +32,7 @@ from ridgeformer.validation import number
 from ridgeformer.wishart import eigenvalues
 
 Array = NDArray[np.float64]
-PLAIN, COSTS = 0.2, (2.0, 6.0, 11.0, 16.0, 21.0, -6.0)  # share of plain contexts; stretches, see `tilts.factor`
+PLAIN, COSTS = 0.2, (2.0, 6.0, 11.0, 16.0, 21.0, -6.0)  # share of plain contexts; stretches, see `tilts.multiple`
 
 
 class Stretched(CustomProblem):
@@ -79,8 +79,7 @@ class Stretched(CustomProblem):
         values, weights = eigenvalues(self.dim, self.context)
         beyond = np.cumsum(weights[::-1])[::-1] - weights
         root = None if of.is_isotropic else np.linalg.cholesky(of.features.mean_covariance(self.dim))
-        factors = np.array([factor(cost, np.full(1, float(self.context)))[0] for cost in COSTS])
-        return of, root, np.asarray(factors, np.float64), float(values[beyond > self.rare].max())
+        return of, root, multiple(COSTS, np.float64(self.context)), float(values[beyond > self.rare].max())
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""
@@ -94,13 +93,8 @@ class Stretched(CustomProblem):
         v, u = factors[rng.integers(len(factors), size=count)], unit_vectors(rng.standard_normal(w.shape))
         v = np.where(rng.random(count) < PLAIN, 1.0, v)
         gram = tokens.stretched(root, v, u).moments(w, none + 1, self.context).gram
-        inner = S = gram[:, :-1, :-1]
-        if root is not None:
-            inner = np.linalg.solve(root, np.swapaxes(np.linalg.solve(root, S), 1, 2))
-        values = np.maximum(np.linalg.eigvalsh(inner), 0.0)
-        ratios = [
-            np.exp(log_sphere_average(0.5 * (1 - 1 / v) * values) - 0.5 * self.context * np.log(v)) for v in factors
-        ]
+        values = np.maximum(np.linalg.eigvalsh(whitened(gram[:, :-1, :-1], root)), 0.0)
+        ratios = [np.exp(log_stretch(values, np.full(count, one), self.context)) for one in factors]
         counts = values[:, -1] <= most
         moments = Moments._trusted(np.where(counts[:, None, None], gram, m.gram), self.context, plain.sigma)
         metric = np.eye(self.dim) if plain.metric is None else plain.metric

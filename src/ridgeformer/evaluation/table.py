@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ridgeformer.errors import MissingPackageError
+from ridgeformer.errors import optional
 from ridgeformer.files import jsonable
 
 if TYPE_CHECKING:
@@ -55,13 +55,8 @@ class Table(ABC):
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingPackageError(
-                "a DataFrame needs pandas, which is not installed. Run pip install pandas, or use rows() or as_dict()."
-            ) from error
-        return pd.DataFrame(self.rows())
+        frame: pd.DataFrame = optional("a DataFrame needs pandas", "pandas").DataFrame(self.rows())
+        return frame
 
     def __str__(self) -> str:
         parts = self._title(), aligned(self._printed()), self._note()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.moments import Moments, bordered
-from ridgeformer.validation import Array
+from ridgeformer.validation import Array, Float
 
 Index = NDArray[np.intp]
 Ratio = Callable[[Index], Array]
@@ -99,41 +99,55 @@ class TokenMoments:
         return Moments._trusted(gram, context, sigma, np.column_stack([self.x, labels]))
 
 
-def chosen_factor(costs: Array, freedom: Array) -> Array:
-    """Return `factor` for a cost of every sequence.
-
-    Args:
-        costs: The costs, [B].
-        freedom: The degrees of freedom, [B].
-
-    Returns:
-        The factors, [B].
-    """
-    v = np.ones(len(costs))
-    for cost in np.unique(costs):
-        v[costs == cost] = factor(float(cost), freedom[costs == cost])
-    return v
-
-
-def factor(cost: float, freedom: Array) -> Array:
-    """Return the factor v of a variance with this cost: chi2(n) is v times its mean with a chance of about e^-|cost|.
+def multiple(cost: ArrayLike, freedom: ArrayLike) -> Array:
+    """Return the multiple v of a variance with this cost: chi2(n) is v times its mean with a chance of about e^-|cost|.
 
     It solves n/2 (v - 1 - log v) = |cost|, with v > 1 for positive and v < 1 for negative costs.
 
     Args:
-        cost: The cost; 0 for no change.
-        freedom: The degrees of freedom n, [B].
+        cost: The costs, of any shape that broadcasts with the degrees of freedom; 0 for no change.
+        freedom: The degrees of freedom n.
 
     Returns:
-        The factors, [B].
+        The multiples.
     """
     from scipy.special import lambertw
 
-    if not cost or not len(freedom):
-        return np.ones(len(freedom))
+    costs, which = np.unique(cost, return_inverse=True)
     levels, place = np.unique(freedom, return_inverse=True)
-    v = -lambertw(-np.exp(-1 - 2 * abs(cost) / np.maximum(levels, 1)), -1 if cost > 0 else 0).real
-    return np.asarray(np.maximum(v, LEAST)[place])
+    each = costs[:, None]
+    v = -lambertw(-np.exp(-1 - 2 * np.abs(each) / np.maximum(levels, 1)), np.where(each > 0, -1, 0)).real
+    table = np.where(each == 0, 1.0, np.maximum(v, LEAST))
+    return np.asarray(table[which.reshape(np.shape(cost)), place.reshape(np.shape(freedom))])
+
+
+def whitened(S: Float, root: Float | None) -> Array:
+    """Return matrices S in the coordinates of whitened features.
+
+    Args:
+        S: The matrices, [B, d, d].
+        root: A root of the features' covariance, [d, d] or [B, d, d]; None for the identity.
+
+    Returns:
+        The matrices, [B, d, d].
+    """
+    if root is not None:
+        S = np.linalg.solve(root, np.swapaxes(np.linalg.solve(root, S), 1, 2))
+    return np.asarray(S, np.float64)
+
+
+def log_stretch(values: Array, v: Array, freedom: Any) -> Array:
+    """Compute log q / p of contexts that are stretched along a direction, averaged over all directions.
+
+    Args:
+        values: The eigenvalues of S in whitened features, [H, d].
+        v: The factors of variance along the direction, [H].
+        freedom: The degrees of freedom of the context, one number or [H].
+
+    Returns:
+        The logarithms, [H].
+    """
+    return np.asarray(log_sphere_average((0.5 * (1 - 1 / v))[:, None] * values) - 0.5 * freedom * np.log(v))
 
 
 def log_sphere_average(values: Array) -> Array:
@@ -215,18 +229,6 @@ class LabelStrengths:
         one = np.ones_like(along)
         return along, self.n - along, one * self.there.shape[1], one, one
 
-    def multiples(self, cost: Array, which: int) -> Array:
-        """Compute factors of variances.
-
-        Args:
-            cost: What each of them costs, [B]; see `factor`.
-            which: Whose variance: an index of `freedoms`.
-
-        Returns:
-            The factors, [B].
-        """
-        return chosen_factor(cost, self.freedoms[which])
-
     def kappas(self, along: Array, across: Array, task: Array, tilt: Array) -> tuple[Array, Array, Array]:
         """Compute the variances of labels, and how far their law is tilted.
 
@@ -261,7 +263,7 @@ class LabelStrengths:
             part = LabelStrengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
             chosen, result = [one[index] for one in sums], np.empty((len(index), len(labels)))
             for k, (tilt, *costs) in enumerate(labels):
-                factors = [factor(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
+                factors = [multiple(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
                 log = np.zeros(len(index))
                 for v, freedom, square in zip(factors[:3], part.freedoms, chosen, strict=False):
                     log += (1 - 1 / v) * square - freedom * np.log(v)

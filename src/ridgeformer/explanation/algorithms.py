@@ -205,7 +205,7 @@ def compare_algorithms(
     chosen = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
     sums: dict[str, Array] = {}
     for first, count in blocks(sequences, problem.dim, BLOCK):
-        draw = draw_sequences(problem, seed, first, count, needs_sums([model]))
+        draw = draw_sequences(problem, seed, first, count, needs_sums(model))
         block = _block(model, draw, chosen, problem.signal)
         sums = {name: sums.get(name, 0.0) + value for name, value in block.items()}
         progress(first + count, sequences)

@@ -222,7 +222,7 @@ def symmetry(
         remedy = "Use a problem with isotropic features and tasks and one context length."
         refuse("directions are compared on problems that treat all of them alike", problem, remedy)
     sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
-    draw = draw_sequences(problem, seed, 0, sequences, sums=needs_sums([model]))
+    draw = draw_sequences(problem, seed, 0, sequences, sums=needs_sums(model))
     rng = np.random.default_rng((seed, EVALUATION))
     here = model.weights(draw.moments).astype(np.float64)
     bases = (np.linalg.qr(rng.standard_normal((model.dim, model.dim))) for _ in range(rotations))

@@ -260,7 +260,7 @@ def patch_noise(
     levels, chosen = _levels(problem, low, high), _parts(model, parts)
     pieces = []
     for first, count in blocks(sequences, problem.dim, BLOCK):
-        draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums([model])) for s in levels]
+        draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums(model)) for s in levels]
         pieces.append(_block(model, draws, chosen, problem.signal))
         progress(first + count, sequences)
     sizes, oracle, restored, once = (np.concatenate(parts, -1) for parts in zip(*pieces, strict=True))

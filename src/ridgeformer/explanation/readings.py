@@ -119,7 +119,7 @@ def read(
     """
     pieces = []
     for first, count in blocks(sequences, model.dim, BLOCK):
-        draw = draw_sequences(problem, seed, first, count, sums=needs_sums([model]))
+        draw = draw_sequences(problem, seed, first, count, sums=needs_sums(model))
         parts = [draw] if isinstance(draw.moments.context, int) else draw.by_length()
         with np.errstate(all="ignore"):
             pieces += [_block(model, part, best) for part in parts]

@@ -104,6 +104,27 @@ class LinearTransformer(TokenForm, MomentForm):
         omegas = self.kernel.as_omegas()
         return "full" if omegas is None else "diag" if omegas.omega[:, :, 1].any() else "gdpp"
 
+    def described(self, family: str) -> str:
+        """Describe the model by the name of a family that it is of, and the number of layers that do something.
+
+        Args:
+            family: The name.
+
+        Returns:
+            The text.
+
+        >>> LinearTransformer.random("diag", dim=3, layers=2).with_identity(1).described("diag")
+        'diag, 2 layers'
+        """
+        layers = max(self.working_layers // self.family.loops, 1)
+        return f"{family}, {layers} layer{'s' * (layers > 1)}"
+
+    @property
+    def actual(self) -> str:
+        """The model that it really is, such as `gdpp, 2 layers`, if that is smaller than it says; else nothing."""
+        smaller = self.simplest_family != self.family.name or self.working_layers < self.layers
+        return self.described(self.simplest_family) if smaller else ""
+
     def at_dim(self, dim: int) -> LinearTransformer:
         """Return the model with the same parameters for another dimension.
 

@@ -9,10 +9,14 @@ from ridgeformer.predictors.base import (
 )
 from ridgeformer.predictors.bayes import BayesRR as BayesRR
 from ridgeformer.predictors.best import baselines as baselines, best_label as best_label
+from ridgeformer.predictors.discrete import (
+    DMMSE as DMMSE,
+    SparseBayes as SparseBayes,
+    SparseOracle as SparseOracle,
+)
 from ridgeformer.predictors.gibbs import TokenBayes as TokenBayes
 from ridgeformer.predictors.guarded import Guarded as Guarded, Guarding as Guarding, Universal as Universal
 from ridgeformer.predictors.iterative import IterativeRR as IterativeRR
-from ridgeformer.predictors.pools import DMMSE as DMMSE
 from ridgeformer.predictors.ridge import (
     AdaRR as AdaRR,
     ConstRR as ConstRR,
@@ -20,4 +24,3 @@ from ridgeformer.predictors.ridge import (
     OracleRR as OracleRR,
     TunedRR as TunedRR,
 )
-from ridgeformer.predictors.sparse import SparseBayes as SparseBayes, SparseOracle as SparseOracle

@@ -21,6 +21,8 @@ from ridgeformer.problems import Problem
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import Float, integer, number
 
+TINY = 1e-12  # of the mean square of the labels: a smaller variance of the noise cannot be told from rounding
+
 
 @runtime_checkable
 class Predictor(Protocol):
@@ -192,8 +194,6 @@ def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]
     Returns:
         The weights, [B, d], or the numbers, [B].
     """
-    if isinstance(moments.context, int):
-        return weights(moments)
     parts = [(index, weights(part)) for index, part in moments.by_length()]
     together = np.empty((len(moments), *parts[0][1].shape[1:]))
     for index, some in parts:
@@ -233,20 +233,6 @@ def check_moments(moments: object) -> None:
         refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments or Moments.from_tokens.")
 
 
-def check_one_length(moments: Moments) -> None:
-    """Refuse moments whose contexts differ in length.
-
-    Args:
-        moments: The contexts.
-
-    Raises:
-        InputError: These are no moments, or their numbers of examples differ.
-    """
-    check_moments(moments)
-    if not isinstance(moments.context, int):
-        refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
-
-
 def check_enough(moments: Moments) -> None:
     """Refuse moments from which the noise cannot be estimated.
 
@@ -254,9 +240,12 @@ def check_enough(moments: Moments) -> None:
         moments: The contexts.
 
     Raises:
-        InputError: They have no more examples than dimensions, or their numbers of examples differ.
+        InputError: These are no moments, they have no more examples than dimensions, or their numbers of examples
+            differ.
     """
-    check_one_length(moments)
+    check_moments(moments)
+    if not isinstance(moments.context, int):
+        refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
     dim = int((np.einsum("bii->bi", moments.S) > 0).sum(1).max(initial=0))  # where d varies, further features are 0
     if moments.counts[0] <= dim:
         rule = "estimating the noise needs more examples than dimensions, n > d"

@@ -17,9 +17,8 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import ZERO, ContextSpectrum, Moments, explained
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
+from ridgeformer.predictors.discrete import DMMSE, SparseBayes
 from ridgeformer.predictors.gibbs import TokenBayes
-from ridgeformer.predictors.pools import DMMSE
-from ridgeformer.predictors.sparse import SparseBayes
 from ridgeformer.problems import Prior, Problem
 from ridgeformer.validation import Array
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,9 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import gram_bound
+from ridgeformer.predictors.discrete import PoolPosterior, SparseOracle, at_known_levels
 from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.levels import at_known_levels
-from ridgeformer.predictors.pools import PoolPosterior
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.predictors.sparse import SparseOracle
 from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
 from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import Array
@@ -42,9 +41,7 @@ def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:
         The weights, [B, d].
     """
     if not isinstance(drawn, Moments | Sequences | Draw):
-        refuse(
-            "an oracle needs sequences or their moments", kind_of(drawn), "Pass problem.sequences(100), for example."
-        )
+        refuse("an oracle needs sequences or moments", kind_of(drawn), "Pass problem.sequences(100), for example.")
     if problem.noise.per_token:
         tokens = drawn if isinstance(drawn, Sequences) else getattr(drawn, "tokens", None)
         if tokens is None:
@@ -55,7 +52,7 @@ def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:
     else:
         moments = drawn if isinstance(drawn, Moments) else drawn.moments
     if problem.has_pool:
-        return at_known_levels(moments, lambda part: PoolPosterior(problem.tasks, part))
+        return at_known_levels(moments, partial(PoolPosterior, problem.tasks))
     return (OracleRR(problem.prior) if problem.tasks.is_gaussian else SparseOracle(problem.tasks)).weights(moments)
 
 

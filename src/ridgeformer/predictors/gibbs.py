@@ -19,8 +19,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.tokens import Tokens
-from ridgeformer.predictors.base import LinearTokenPredictor, in_chunks
-from ridgeformer.predictors.levels import TINY
+from ridgeformer.predictors.base import TINY, LinearTokenPredictor, in_chunks
 from ridgeformer.problems import Prior, Sparse, Tasks
 from ridgeformer.validation import Array, Float, array, integer
 

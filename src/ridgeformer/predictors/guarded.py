@@ -80,10 +80,15 @@ class Guarded(Value):
         for name, one in (("model", model), ("fallback", fallback)):
             if isinstance(one, type) or not isinstance(one, Predictor):
                 refuse(f"the {name} must have a method weights(moments)", shown(one), "Pass a model or BayesRR(noise).")
-        if getattr(getattr(model, "layout", None), "counted", False):
+        self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
+        if getattr(self.layout, "counted", False):
             rule = "a guarded model must have weights alone"
             refuse(rule, f"{model}, with an intercept", "Use a layout without a coordinate.")
-        self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
+
+    @property
+    def layout(self) -> object:
+        """The layout of the model's tokens; None where it has none."""
+        return getattr(self.model, "layout", None)
 
     @property
     def knows_sigma(self) -> bool:
@@ -120,8 +125,6 @@ class Guarded(Value):
         check_moments(moments)
         with np.errstate(all="ignore"):
             weights = np.asarray(self.model.weights(moments))
-        if isinstance(moments.context, int):
-            return weights, Guarding(_excess(weights, moments), self.tolerance)
         excess = np.empty(len(moments))
         for index, part in moments.by_length():
             excess[index] = _excess(weights[index], part)

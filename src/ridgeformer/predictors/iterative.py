@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import check_enough, check_one_length
-from ridgeformer.predictors.ridge import spectrum_of
+from ridgeformer.predictors.base import check_enough
 from ridgeformer.validation import Array, integer
 
 
@@ -47,28 +46,8 @@ class IterativeRR:
         Returns:
             The weights, [B, d].
         """
-        check_one_length(moments)
-        for coordinates in self._steps(moments):
-            last = coordinates
-        return spectrum_of(moments).back(last)
-
-    def weights_by_step(self, moments: Moments) -> Array:
-        """Return the weights after every step.
-
-        Args:
-            moments: The contexts, of one length, with n > d.
-
-        Returns:
-            The weights, [steps + 1, B, d]; zero at the start.
-        """
-        check_one_length(moments)
-        trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
-        return np.stack([np.zeros_like(trace[0]), *trace])
-
-    def _steps(self, moments: Moments) -> Iterator[Array]:
-        """Coordinates in the eigenbasis after each step, [B, m]."""
         check_enough(moments)
-        spectrum = spectrum_of(moments)
+        spectrum = moments.spectrum
         values, c = spectrum.values, spectrum.c
         largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)[:, None]
         w, v = np.zeros_like(c), np.zeros_like(c)
@@ -78,7 +57,7 @@ class IterativeRR:
             variance = (residual / (spectrum.context - spectrum.rank))[:, None]
             w = w - slope / largest
             v = v - ((values + variance) * v - c) / (largest + variance)
-            yield v
+        return spectrum.back(v)
 
     def __repr__(self) -> str:
         return f"IterativeRR(steps={self.steps})"

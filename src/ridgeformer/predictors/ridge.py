@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ridgeformer.errors import refuse
-from ridgeformer.moments import ContextSpectrum, Moments, share_basis
+from ridgeformer.moments import Moments, share_basis
 from ridgeformer.noise import Noise
-from ridgeformer.predictors.base import check_enough, check_one_length
+from ridgeformer.predictors.base import check_enough
 from ridgeformer.predictors.bayes import Ridge, in_whitened
 from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.problems.base import check_any_problem
@@ -38,9 +38,8 @@ class OracleRR(Ridge):
     def _weights(self, moments: Moments) -> Array:
         """(S + sigma^2)^-1 a."""
         if moments.sigma is None:
-            refuse(
-                "OracleRR needs to know sigma", "moments without it", "Use Problem.moments, or pass sigma to Moments."
-            )
+            remedy = "Use Problem.moments, or pass sigma to Moments."
+            refuse("OracleRR needs to know sigma", "moments without it", remedy)
         return moments.spectrum.ridge(moments.sigma**2)
 
 
@@ -58,9 +57,8 @@ class ConstRR(Ridge):
     def __init__(self, variance: float | None = None, prior: Prior | None = None) -> None:
         super().__init__(prior)
         if variance is None:
-            refuse(
-                "ConstRR needs a noise variance", "none", "Write ConstRR.tune(problem), or ConstRR(1.0), for example."
-            )
+            remedy = "Write ConstRR.tune(problem), or ConstRR(1.0), for example."
+            refuse("ConstRR needs a noise variance", "none", remedy)
         self.variance = number("variance", variance)
 
     @classmethod
@@ -254,22 +252,6 @@ def _label_variance(moments: Moments) -> float:
     return float((moments.q.astype(np.float64) / moments.counts).mean()) or 1.0
 
 
-def spectrum_of(moments: Moments) -> ContextSpectrum:
-    """Return the spectrum of moments with one number of examples.
-
-    Args:
-        moments: The contexts.
-
-    Returns:
-        Their spectrum.
-
-    Raises:
-        InputError: These are no moments, or their numbers of examples differ.
-    """
-    check_one_length(moments)
-    return moments.spectrum
-
-
 def estimate(moments: Moments) -> Array:
     """Estimate the noise variance without bias; needs n > d.
 
@@ -283,4 +265,4 @@ def estimate(moments: Moments) -> Array:
         InputError: There are too few examples.
     """
     check_enough(moments)
-    return spectrum_of(moments).unbiased_variance()
+    return moments.spectrum.unbiased_variance()

@@ -11,7 +11,7 @@ those that follow. Subsets that agree on the first features share that work, so 
 a few passes over an array of 2^d numbers.
 
 >>> members = every_subset(3)
->>> solved = SubsetTree(members).solve(np.eye(3)[None], np.array([[3.0, 1.0, 0.0]]), np.array([12.0]), 1.0)
+>>> solved = SubsetTree(members).solve(np.eye(3), np.array([3.0, 1.0, 0.0]), 12.0, np.ones(1))
 >>> solved.residual[:, 0].tolist()
 [12.0, 12.0, 11.5, 11.5, 7.5, 7.5, 7.0, 7.0]
 >>> solved.average(np.eye(8)[:, 6:7]).tolist()
@@ -21,6 +21,7 @@ a few passes over an array of 2^d numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
@@ -74,8 +75,6 @@ def every_subset(dim: int, least: int = 0, most: int | None = None) -> Mask:
     least = integer("the least size of a subset", least, 0, most)
     if (count := count_subsets(dim, least, most)) > MOST_SUBSETS:
         refuse(f"at most {MOST_SUBSETS:,} subsets can be listed", f"{count:,} of them", "Use beam, or fewer features.")
-    if least == 0 and most == dim:
-        return ((np.arange(1 << dim)[:, None] >> np.arange(dim)[::-1]) & 1).astype(bool)
     members = np.zeros((count, dim), bool)
     chosen = [one for size in range(least, most + 1) for one in combinations(range(dim), size)]
     for row, one in zip(members, chosen, strict=True):
@@ -117,60 +116,53 @@ class SubsetTree:
         """How many features each subset has, [M]."""
         return np.asarray(self.members.sum(1))
 
-    def solve(self, S: Array, a: Array, l: Array, penalty: ArrayLike) -> Subsets:  # noqa: E741
-        """Solve ridge regression on every subset, for a batch of contexts.
-
-        Several penalties of one context are a batch whose S, a and l are repeated, as `np.broadcast_to` does.
+    def solve(self, S: Array, a: Array, l: Array | float, penalty: Array) -> Subsets:  # noqa: E741
+        """Solve ridge regression on every subset, for a batch of contexts, or for one context with several penalties.
 
         Args:
-            S: The matrices sum x x', [B, d, d].
-            a: The vectors sum y x, [B, d].
-            l: The numbers sum y^2, [B].
-            penalty: The penalty c, positive: one, [B], or [B, d] for one of each feature.
+            S: The matrices sum x x', [B, d, d], or one for all, [d, d].
+            a: The vectors sum y x, [B, d], or one for all, [d].
+            l: The numbers sum y^2, [B], or one for all.
+            penalty: The penalties c, positive, [B].
 
         Returns:
             The solutions.
         """
-        count, d = np.shape(a)
-        c = np.asarray(penalty, np.float64)
-        c = np.broadcast_to(c[:, None] if c.ndim == 1 else c, (count, d)).T
+        count, d = len(penalty), self.dim
+        S, a, l = np.broadcast_to(S, (count, d, d)), np.broadcast_to(a, (count, d)), np.broadcast_to(l, count)  # noqa: E741
         gram = np.moveaxis(np.asarray(S, np.float64), 0, -1)[None]  # [N, r, r, B]: the batch is innermost
         right, residual = np.asarray(a, np.float64).T[None], np.asarray(l, np.float64)[None]
         log_det, steps = np.zeros((1, count)), list[tuple[Array, Array, Array]]()
         for feature, (out, into) in enumerate(self._levels):
-            pivot = gram[into, 0, 0] + c[feature]
+            pivot = gram[into, 0, 0] + penalty
             slope, gain = gram[into, 0, 1:] / pivot[:, None], right[into, 0] / pivot
             new_gram = np.empty((len(out) + len(into), d - feature - 1, d - feature - 1, count))
             new_gram[: len(out)] = gram[out, 1:, 1:]
             np.multiply(gram[into, 1:, :1], slope[:, None], out=new_gram[len(out) :])
             np.subtract(gram[into, 1:, 1:], new_gram[len(out) :], out=new_gram[len(out) :])
-            rest = right[into, 1:] - right[into, :1] * slope
+            later = right[into, 1:] - right[into, :1] * slope
             residual = np.concatenate([residual[out], residual[into] - right[into, 0] * gain])
             log_det = np.concatenate([log_det[out], log_det[into] + np.log(pivot)])
-            gram, right = new_gram, np.concatenate([right[out, 1:], rest])
+            gram, right = new_gram, np.concatenate([right[out, 1:], later])
             steps.append((slope, gain, pivot))
         return Subsets(self, log_det[self._leaf], np.maximum(residual[self._leaf], 0.0), steps)
 
 
+@dataclass(eq=False)
 class Subsets:
     """The solutions of ridge regression on the subsets of a tree.
 
-    Args:
-        tree: The subsets.
-        log_det: See the attribute.
-        residual: See the attribute.
-        steps: What each level of the tree computed.
-
     Attributes:
+        tree: The subsets.
         log_det: The logarithm of det(S_g + c) of each subset g, [M, B].
         residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].
+        steps: What each level of the tree computed.
     """
 
-    def __init__(
-        self, tree: SubsetTree, log_det: Array, residual: Array, steps: list[tuple[Array, Array, Array]]
-    ) -> None:
-        self._tree, self._steps = tree, steps
-        self.log_det, self.residual = log_det, residual
+    tree: SubsetTree
+    log_det: Array
+    residual: Array
+    steps: list[tuple[Array, Array, Array]]
 
     def average(self, weights: Array) -> Array:
         """Average the ridge solutions of the subsets.
@@ -181,25 +173,10 @@ class Subsets:
         Returns:
             The sum over the subsets of weight times (S_g + c)^-1 a_g, which is 0 at other features, [B, d].
         """
-        mass = np.empty_like(weights)
-        mass[self._tree._leaf] = weights
-        total = np.zeros((len(mass), 0, mass.shape[1]))  # of the features after this one, below each node
-        for (out, into), (slope, gain, _) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
-            nodes = 1 + max(out.max(initial=-1), into.max(initial=-1))
-            below, own = np.zeros((nodes, total.shape[1] + 1, mass.shape[1])), len(out)
-            below[out, 1:] = total[:own]
-            below[into, 1:] += total[own:]
-            below[into, 0] = mass[own:] * gain - (slope * total[own:]).sum(1)
-            parents = np.zeros((nodes, mass.shape[1]))
-            parents[out] = mass[:own]
-            parents[into] += mass[own:]
-            total, mass = below, parents
-        return np.ascontiguousarray(total[0].T)
+        return self._averages(weights[None])[0]
 
     def second_moments(self, weights: Array, variance: Array) -> tuple[Array, Array]:
         """Average the first and second moments of weights that are N((S_g + c)^-1 a_g, u (S_g + c)^-1) on each subset.
-
-        Given the weights of the features after it, the weight of a feature is normal with the variance u / pivot.
 
         Args:
             weights: The weight of each subset in each context, [M, B]; they need not sum to 1.
@@ -208,26 +185,35 @@ class Subsets:
         Returns:
             The sums over the subsets of weight times mean, [B, d], and of weight times second moment, [B, d, d].
         """
-        mass = np.empty((2, *weights.shape))
-        mass[:, self._tree._leaf] = weights, weights * variance
+        return self._averages(np.stack([weights, weights * variance]))
+
+    def _averages(self, given: Array) -> tuple[Array, Array]:
+        """Both sums for weights, and weights times variances where these are given, [1 or 2, M, B]; or the first sum.
+
+        Given the weights of the features after it, the weight of a feature is normal with the variance u / pivot.
+        """
+        mass, squared = np.empty_like(given), len(given) == 2
+        mass[:, self.tree._leaf] = given
         first, second = np.zeros((mass.shape[1], 0, mass.shape[2])), np.zeros((mass.shape[1], 0, 0, mass.shape[2]))
-        for (out, into), (slope, gain, pivot) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
-            nodes, rest, own = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1], len(out)
-            means = np.zeros((nodes, rest + 1, mass.shape[2]))
-            squares = np.zeros((nodes, rest + 1, rest + 1, mass.shape[2]))
-            means[out, 1:], squares[out, 1:, 1:] = first[:own], second[:own]
+        for (out, into), (slope, gain, pivot) in zip(self.tree._levels[::-1], self.steps[::-1], strict=True):
+            nodes, size, own = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1] + 1, len(out)
+            means, inner = np.zeros((nodes, size, mass.shape[2])), (slope * first[own:]).sum(1)
+            means[out, 1:] = first[:own]
             means[into, 1:] += first[own:]
-            squares[into, 1:, 1:] += second[own:]
-            later = np.einsum("nib,nijb->njb", slope, second[own:])  # slope' E w w' of the features after this one
-            inner = (slope * first[own:]).sum(1)
             means[into, 0] = mass[0, own:] * gain - inner
-            squares[into, 0, 1:] = squares[into, 1:, 0] = gain[:, None] * first[own:] - later
-            own_square = mass[0, own:] * gain**2 - 2 * gain * inner + (slope * later).sum(1)
-            squares[into, 0, 0] = own_square + mass[1, own:] / pivot
-            parents = np.zeros((2, nodes, mass.shape[2]))
+            if squared:
+                squares = np.zeros((nodes, size, size, mass.shape[2]))
+                squares[out, 1:, 1:] = second[:own]
+                squares[into, 1:, 1:] += second[own:]
+                later = np.einsum("nib,nijb->njb", slope, second[own:])  # slope' E w w' of the features after this one
+                squares[into, 0, 1:] = squares[into, 1:, 0] = gain[:, None] * first[own:] - later
+                own_square = mass[0, own:] * gain**2 - 2 * gain * inner + (slope * later).sum(1)
+                squares[into, 0, 0] = own_square + mass[1, own:] / pivot
+                second = squares
+            parents = np.zeros((len(mass), nodes, mass.shape[2]))
             parents[:, out] = mass[:, :own]
             parents[:, into] += mass[:, own:]
-            first, second, mass = means, squares, parents
+            first, mass = means, parents
         return np.ascontiguousarray(first[0].T), np.ascontiguousarray(np.moveaxis(second[0], -1, 0))
 
 
@@ -297,12 +283,11 @@ def beam(
     score: Callable[[Array, Array, int], Array],
     *,
     width: int = 32,
-    most: int | None = None,
 ) -> tuple[Mask, Array]:
     """Search for the subsets of one context that have the largest evidence, one size after another.
 
     Of the subsets of each size, the `width` best ones are kept, and the next size adds one feature to each of them in
-    every way. The search ends at the largest size, or where a size has e^-30 of the best evidence at most.
+    every way. The search ends where all features are in, or where a size has e^-30 of the best evidence at most.
 
     Args:
         S: The matrix sum x x', [d, d].
@@ -312,19 +297,18 @@ def beam(
         score: Computes the logarithm of the evidence and of the prior from log det(S_g + c), the penalised residual
             (arrays of one shape) and the size.
         width: How many subsets of each size are kept.
-        most: The largest size; None for d.
 
     Returns:
         All subsets that were kept, [M, d], each once; `SubsetTree` takes them. And their scores, [M].
     """
-    d, most = len(a), len(a) if most is None else integer("the largest size of a subset", most, 0, len(a))
+    d = len(a)
     table = np.empty((1, d + 1, d + 1))
     table[0, :d, :d], table[0, :d, d], table[0, d, :d], table[0, d, d] = S, a, a, l
     table[0, np.arange(d), np.arange(d)] += penalty
     members, log_det, kept = np.zeros((1, d), bool), np.zeros(1), [np.zeros((1, d), bool)]
     best = float(score(log_det, table[:, d, d], 0)[0])
     reached = [np.array([best])]
-    for size in range(1, most + 1):
+    for size in range(1, d + 1):
         pivots = np.where(members, 1.0, np.maximum(np.einsum("mii->mi", table)[:, :d], penalty))
         dets, left = log_det[:, None] + np.log(pivots), table[:, d, d, None] - table[:, :d, d] ** 2 / pivots
         scores = np.where(members, -np.inf, score(dets, np.maximum(left, 0.0), size))
@@ -394,37 +378,45 @@ class ListedSubsets:
             sums[self._some] = np.add.reduceat(directions, self._starts)
         return sums
 
-    def solve(self, penalty: Array) -> tuple[Array, Array]:
+    def solve(self, penalty: Array) -> ListedSolutions:
         """Solve ridge regression on every subset.
 
         Args:
             penalty: Penalties c, [B].
 
         Returns:
-            The logarithm of det(S_g + c) and the penalised residual, [M, B] each.
+            The solutions.
         """
         shifted = self._values[:, None] + penalty
         residual = self._least + penalty * self._sums(self._explained[:, None] / shifted)
-        return self._sums(np.log(shifted)), residual
+        return ListedSolutions(self, penalty, self._sums(np.log(shifted)), residual)
 
-    def second_moments(self, penalty: Array, weights: Array, variance: Array) -> tuple[Array, Array]:
-        """Average the first and second moments of the weights, as `Subsets.second_moments` does.
 
-        Args:
-            penalty: Penalties c, [B].
-            weights: The weight of each subset at each penalty, [M, B].
-            variance: The variance of the noise, [M, B].
+@dataclass(eq=False)
+class ListedSolutions:
+    """The solutions of ridge regression on listed subsets of one context; see `Subsets`.
 
-        Returns:
-            The sums over the subsets of weight times mean, [B, d], and of weight times second moment, [B, d, d].
-        """
-        batch, d = len(penalty), self.members.shape[1]
+    Attributes:
+        subsets: The subsets.
+        penalty: The penalties, [B].
+        log_det: The logarithm of det(S_g + c) of each subset g, [M, B].
+        residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].
+    """
+
+    subsets: ListedSubsets
+    penalty: Array
+    log_det: Array
+    residual: Array
+
+    def second_moments(self, weights: Array, variance: Array) -> tuple[Array, Array]:
+        """See `Subsets.second_moments`."""
+        of, batch, d = self.subsets, len(self.penalty), self.subsets.members.shape[1]
         first, second = np.zeros((batch, d)), np.zeros((batch, d, d))
         for k in np.flatnonzero(weights.any(0)):
-            inverse = 1 / (self._values + penalty[k])
-            means = self._sums((inverse * self._c)[:, None] * self._basis)  # [M, d]
-            spread = np.sqrt((weights[:, k] * variance[:, k])[self._subset] * inverse)
-            kept = spread > 0
-            roots = np.concatenate([spread[kept, None] * self._basis[kept], np.sqrt(weights[:, k, None]) * means])
+            inverse = 1 / (of._values + self.penalty[k])
+            means = of._sums((inverse * of._c)[:, None] * of._basis)  # [M, d]
+            spread = np.sqrt((weights[:, k] * variance[:, k])[of._subset] * inverse)
+            there = spread > 0
+            roots = np.concatenate([spread[there, None] * of._basis[there], np.sqrt(weights[:, k, None]) * means])
             first[k], second[k] = weights[:, k] @ means, roots.T @ roots
         return first, second

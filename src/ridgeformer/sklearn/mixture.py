@@ -108,18 +108,20 @@ class PosteriorMixture:
         """The mean of the variance of the noise."""
         return float(self.chance @ self.noise)
 
-    def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """Compute means and variances of the parts for new rows.
+    def parts(self, x: Array, negligible: float = NEGLIGIBLE) -> tuple[Array, Array, Array, Array]:
+        """Compute means and variances of the parts for new rows, without those that do not matter.
 
         Args:
             x: Standardised features, [m, d].
+            negligible: The chance of a part that does not matter. Default: 1e-9.
 
         Returns:
-            The means of the labels, the variances of these means and the variance of the noise, which broadcast to
-            [m, K].
+            The probabilities [P], the means of the labels and the variances of these means, [m, P] each, and the
+            variance of the noise, [P].
         """
-        own = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1)
-        return x @ self.means.T, np.maximum(own, 0.0) + self.level * self.noise, self.noise
+        own, kept = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1), self.chance > negligible
+        own = np.maximum(own, 0.0) + self.level * self.noise
+        return self.chance[kept], (x @ self.means.T)[:, kept], own[:, kept], self.noise[kept]
 
     def components(self, x: Array) -> tuple[Array, Array, Array]:
         """Compute the parts of the mixture for new rows, without those that do not matter.
@@ -130,28 +132,11 @@ class PosteriorMixture:
         Returns:
             Probabilities [P], locations and scales [m, P] each.
         """
-        kept = self.chance > NEGLIGIBLE
-        mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in self.moments(x))
+        chance, mean, own, noise = self.parts(x)
         shrink = 1.0 if np.isinf(self.freedom) else max(self.freedom - 2, 1e-9) / self.freedom
-        chances, scales = [], []
-        for chance, factor in zip(self.tails.chances, self.tails.multiples, strict=True):
-            chances.append(chance * self.chance[kept])
-            scales.append(np.sqrt(shrink * (own + factor * noise)))
-        chance = np.concatenate(chances)
-        return chance / chance.sum(), np.tile(mean, (1, len(chances))), np.concatenate(scales, 1)
-
-    def distribution(self, x: Array, labels: Array) -> Array:
-        """Compute the probability of smaller labels.
-
-        Args:
-            x: Standardised features, [m, d].
-            labels: One for each row, [m].
-
-        Returns:
-            The probabilities, [m].
-        """
-        chance, location, scale = self.components(x)
-        return np.asarray(law_of(self.freedom).cdf((labels[:, None] - location) / scale) @ chance)
+        scales = [np.sqrt(shrink * (own + factor * noise)) for factor in self.tails.multiples]
+        chances = np.concatenate([tail * chance for tail in self.tails.chances])
+        return chances / chances.sum(), np.tile(mean, (1, len(scales))), np.concatenate(scales, 1)
 
     def quantiles(self, x: Array, levels: Array) -> Array:
         """Compute quantiles of the labels of new rows by bisection.
@@ -189,7 +174,7 @@ class PosteriorMixture:
             levels: Translates levels of a calibrated distribution to those of this one.
 
         Returns:
-            The labels, [m, count].
+            The labels, [count, m].
         """
         from scipy.special import ndtr
 
@@ -198,21 +183,21 @@ class PosteriorMixture:
             size = max(1, CELLS // (count * len(self.chance)))
             starts = range(0, len(x), size)
             parts = [self.quantiles(x[k : k + size], levels(ndtr(drawn[:, k : k + size]))) for k in starts]
-            return np.concatenate(parts, 1).T
+            return np.concatenate(parts, 1)
         grid = np.linspace(-6, 6, TABULATED)
         table = self.quantiles(x, levels(ndtr(grid)))
-        return np.stack([np.interp(own, grid, places) for own, places in zip(drawn.T, table.T, strict=True)])
+        return np.stack([np.interp(own, grid, places) for own, places in zip(drawn.T, table.T, strict=True)], 1)
 
 
-def law_of(freedom: float | Array) -> Any:
+def law_of(freedom: float) -> Any:
     """Return the t distribution of SciPy, or the normal one.
 
     Args:
-        freedom: The degrees of freedom, one number or several; infinite for the normal distribution.
+        freedom: The degrees of freedom; infinite for the normal distribution.
 
     Returns:
         The distribution.
     """
     from scipy.stats import norm, t
 
-    return norm if np.isinf(freedom).all() else t(freedom)
+    return norm if np.isinf(freedom) else t(freedom)

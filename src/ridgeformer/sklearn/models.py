@@ -38,11 +38,8 @@ def shipped_model(name: str) -> tuple[Predictor, dict[str, Any]]:
         whole = f"{name}/{zoo.universal_layers()[-1]}" if name == "universal" else name
         model, record = zoo.read_model(whole)
     except InputError:
-        refuse(
-            "the predictor must be bayes, the name of a shipped model, or a predictor",
-            repr(name),
-            "Write bayes or diag/7/uniform(0,5), for example.",
-        )
+        rule = "the predictor must be bayes, the name of a shipped model, or a predictor"
+        refuse(rule, repr(name), "Write bayes or diag/7/uniform(0,5), for example.")
     one_size = isinstance(record["spec"]["dim"], int)
     return (model, record["spec"]) if one_size else (Universal(model), {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,10 +14,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from ridgeformer.errors import refuse, shown
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor
-from ridgeformer.sklearn.averaging import RegressionPrior
-from ridgeformer.sklearn.mixture import Tails
+from ridgeformer.sklearn.mixture import PosteriorMixture, Tails
 from ridgeformer.sklearn.models import by_model, default_noise, shipped_model
-from ridgeformer.sklearn.posterior import Sums
+from ridgeformer.sklearn.posterior import RegressionPrior, Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.validation import integer, number, unmasked
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
+Calibrated = Callable[[Array], Array]  # translates probabilities to those of the posterior
 LEAST_CALIBRATED = 10  # rows
 ONE_ROW = 1e-9  # examples that are left of one row, with rounding, when its mean is known
 
@@ -118,7 +119,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 refuse("noise='student' takes one output", rows.y.shape[1], "Use sklearn's MultiOutputRegressor.")
             precision, tails = student_precisions(rows, law.posterior)
         self._solve(self._summed(rows, precision), tails)
-        if self.calibration == "loo" or (self.calibration == "auto" and self._calibrates(rows)):
+        model, noise, _ = self._resolved()
+        usual = model is None and noise is None and len(rows.x) >= LEAST_CALIBRATED
+        if self.calibration == "loo" or (self.calibration == "auto" and usual):
             below = (left_out(rows, precision, self._given, one, k) for k, one in enumerate(self._mixtures))
             self._calibrations = tuple(map(calibrate, below))
         return self
@@ -193,10 +196,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         given = np.atleast_1d(np.asarray(levels, np.float64))
         if given.ndim != 1 or not ((given > 0) & (given < 1)).all():
             refuse("levels must lie between 0 and 1", shown(levels), "Pass [0.05, 0.5, 0.95], for example.")
-        rows, shift = self._rows(X)
-        pairs = zip(self._mixtures, self._calibrations, strict=True)
-        quantiles = [mixture.quantiles(rows, calibration.levels(given)) for mixture, calibration in pairs]
-        return self._in_units(np.stack(quantiles, -1), shift)
+        return self._labels(X, lambda mixture, rows, calibrated: mixture.quantiles(rows, calibrated(given)))
 
     def predict_interval(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Compute intervals that hold labels with a given probability, with equal probabilities on both sides.
@@ -223,10 +223,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The labels, [m, n_samples], or [m, n_samples, q]. Different rows are drawn independently.
         """
         count, rng = integer("n_samples", n_samples), np.random.default_rng(random_state)
-        rows, shift = self._rows(X)
-        pairs = zip(self._mixtures, self._calibrations, strict=True)
-        drawn = [mixture.sample(rows, count, rng, calibration.levels) for mixture, calibration in pairs]
-        return self._in_units(np.stack(drawn, -1), shift[:, None])
+        drawn = self._labels(X, lambda mixture, rows, calibrated: mixture.sample(rows, count, rng, calibrated))
+        return np.moveaxis(drawn, 0, 1)
 
     def plot_weights(self, path: str | Path | None = None, *, title: str | None = None, output: int = 0) -> Figure:
         """Draw the weights with intervals, and the probabilities that features matter.
@@ -275,18 +273,21 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             refuse("plot_predictions is for one output", f"{self._shape[0]} of them", "Fit each output by itself.")
         return draw_predictions(self, X, y, path, level=level, title=title)
 
-    def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
+    def _rows(self, X: ArrayLike) -> Array:
+        """Standardised features of new rows, [m, d]."""
         check_is_fitted(self)
         x = validate_data(self, unmasked("X", X), reset=False, dtype=np.float64)
         if not self.sums_.examples > ONE_ROW:
             refuse("a predictive distribution needs two rows", "one row", "Call partial_fit with more rows first.")
-        rows = (x - self.sums_.x_mean)[:, self._given.kept] / self._given.x_scale
-        return rows, rows @ (self._beyond * self._given.unit[:, None]).T
+        return np.asarray((x - self.sums_.x_mean)[:, self._given.kept] / self._given.x_scale)
 
-    def _in_units(self, values: Array, shift: Array) -> Array:
-        """Standardised labels [..., q] in units of y, moved to a model's predictions."""
-        labels = self.sums_.y_mean + self._given.unit * values + shift
+    def _labels(self, X: ArrayLike, of: Callable[[PosteriorMixture, Array, Calibrated], Array]) -> Array:
+        """Labels of new rows, [L, m], or [L, m, q], from what exact Bayes says of each output in standardised units."""
+        rows, unit = self._rows(X), self._given.unit
+        beyond = rows @ (self._beyond * unit[:, None]).T  # what a model predicts beyond exact Bayes
+        outputs = zip(self._mixtures, self._calibrations, strict=True)
+        values = np.stack([of(mixture, rows, calibration.levels) for mixture, calibration in outputs], -1)
+        labels = self.sums_.y_mean + unit * values + beyond
         return np.asarray(labels.reshape(values.shape[:-1] + self._shape))
 
     def _checked(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool, least: int) -> Rows:
@@ -299,25 +300,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if first:
             self._shape = labels.shape[1:]
         elif labels.shape[1:] != self._shape:
-            shape = f"(n, {self._shape[0]})" if self._shape else "(n,)"
-            refuse(
-                f"further labels must have the shape {shape}",
-                f"shape {labels.shape}",
-                "Pass as many outputs as at first.",
-            )
+            rule = f"further labels must have the shape {f'(n, {self._shape[0]})' if self._shape else '(n,)'}"
+            refuse(rule, f"shape {labels.shape}", "Pass as many outputs as at first.")
         used = weights > 0
         if used.sum() < least:
-            refuse(
-                f"at least {least} rows must have weights above zero",
-                f"n_samples={used.sum()}",
-                "Pass more rows with positive weights.",
-            )
+            rule = f"at least {least} rows must have weights above zero"
+            refuse(rule, f"n_samples={used.sum()}", "Pass more rows with positive weights.")
         if (least > 1 and not weights.sum() > 1 + 1e-9) or weights.sum() > 1e15:  # 1 with rounding
-            refuse(
-                "the weights must sum to more than 1 and at most 1e15, because a weight of 1 is one example",
-                f"a sum of {weights.sum():g}",
-                "Pass sample_weight * n / sample_weight.sum() for n examples.",
-            )
+            rule = "the weights must sum to more than 1 and at most 1e15, because a weight of 1 is one example"
+            remedy = "Pass sample_weight * n / sample_weight.sum() for n examples."
+            refuse(rule, f"a sum of {weights.sum():g}", remedy)
         return Rows(x[used], labels[used].reshape(used.sum(), -1), weights[used], bool(self.fit_intercept))
 
     def _summed(self, rows: Rows, precision: Array | float = 1.0) -> Sums:
@@ -339,11 +331,6 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             refuse("calibration must be None, 'auto' or 'loo'", shown(self.calibration), "Write calibration='loo'.")
         sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
         return RegressionPrior(noise, _check_prior(self.r2_prior, "r2_prior"), sizes)
-
-    def _calibrates(self, rows: Rows) -> bool:
-        """Whether intervals are calibrated where nothing else is asked for."""
-        model, noise, _ = self._resolved()
-        return model is None and noise is None and len(rows.x) >= LEAST_CALIBRATED
 
     def _solve(self, sums: Sums, tails: Tails | None = None) -> Self:
         """Compute everything that follows from the sums."""

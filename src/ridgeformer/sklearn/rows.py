@@ -137,8 +137,7 @@ def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: Pos
     chosen = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
     x = (rows.x[chosen] - given.x_mean)[:, given.kept] / given.x_scale
     y = ((rows.y[chosen, output] - given.y_mean[output]) / given.unit[output])[:, None]
-    weight, kept = (rows.weights * precision)[chosen, None], mixture.chance > 1e-6
-    mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in mixture.moments(x))
+    weight, (before, mean, own, noise) = (rows.weights * precision)[chosen, None], mixture.parts(x, 1e-6)
     leverage, free = np.minimum(own * weight / noise, MOST_LEVERAGE), np.isfinite(mixture.freedom)
     error = (y - mean) / (1 - leverage)
     count, freedom, shrink = rows.weights[chosen, None], np.full((len(x), 1), np.inf), np.ones((len(x), 1))
@@ -153,7 +152,7 @@ def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: Pos
     tail = 0.5 * (freedom + count) * np.log1p(ratio / freedom) if free else 0.5 * ratio
     score = np.log(scale) + 0.5 * (count - 1) * np.log(noise) + tail  # a weight of 2 is two equal rows
     middle = np.median(score, 1, keepdims=True)
-    chance = mixture.chance[kept] * np.exp(np.minimum(score - middle, MOST_RATIO))
+    chance = before * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
     scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.multiples]
     below = [stdtr(freedom, error / one) if free else ndtr(error / one) for one in scales]

@@ -201,8 +201,7 @@ class Training(Value):
 
         The search may choose a model of a simpler family, or a shallower one, whose further layers do nothing.
         """
-        layers = max(self.model.working_layers // self.model.family.loops, 1)
-        return f"{self.actual_family or self.spec.family.name}, {layers} layer{'s' * (layers > 1)}"
+        return self.model.described(self.actual_family or self.spec.family.name)
 
     @property
     def is_as_asked(self) -> bool:
