@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from operator import attrgetter
 
 import numpy as np
 
@@ -125,24 +126,23 @@ def const_loss(problem: Problem) -> float:
     return max(0.5 * float(chance @ gaps @ (weights * values)), 0.0)
 
 
-def least_loss(problem: Problem, layers: int, *, searches: int | None = None) -> float:
+def least_loss(problem: Problem, layers: int) -> float:
     """Find the least expected adjusted loss that a GD++ model can have.
 
-    Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere.
+    Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere. It
+    makes four searches with different seeds; one is enough where ConstRR has no loss, because each search then leaves
+    local minima by itself.
 
     Args:
         problem: The problem.
         layers: Layers of the model.
-        searches: How many searches to make, with seeds 0, 1, and so on. Default: 4, or 1 where ConstRR has no loss,
-            because each search then leaves local minima by itself.
 
     Returns:
         The least loss that the searches found.
     """
     _check(problem)
     layers = integer("layers", layers, 1, 1000)
-    usual = 4 if const_loss(problem) else 1
-    seeds = range(usual if searches is None else integer("searches", searches, 1, 1000))
+    seeds = range(4 if const_loss(problem) else 1)
     for seed, depth in itertools.product(seeds, range(1, layers)):  # into the cache, without recursion
         _grown_on_all(problem, depth, seed)
     return min(_expected(_grown_on_all(problem, layers, seed), problem, rare=0.0) for seed in seeds)
@@ -152,9 +152,8 @@ def least_loss(problem: Problem, layers: int, *, searches: int | None = None) ->
 def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
     shallower = _grown_on_all(problem, layers - 1, seed) if layers > 1 else None
     with np.errstate(all="ignore"):
-        return LinearTransformer(
-            least_excess_loss(problem, layers, seed=seed, shallower=shallower, rare=0.0), problem.dim
-        )
+        best = least_excess_loss(problem, layers, seed=seed, shallower=shallower, rare=0.0)
+    return LinearTransformer(best, problem.dim)
 
 
 def least_excess_loss(
@@ -198,8 +197,9 @@ def least_excess_loss(
         starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
     if start is not None:
         starts = [*starts, problem.context * start.kernel[0][:, :, 0].astype(np.float64).ravel()]
-    race = sorted((descend(objective, BfgsState.at(point), 30) for point in starts), key=_value)
-    best = min((descend(objective, point, 300) for point in race[:6]), key=_value) if len(race) > 1 else race[0]
+    lowest = attrgetter("value")
+    race = sorted((descend(objective, BfgsState.at(point), 30) for point in starts), key=lowest)
+    best = min((descend(objective, point, 300) for point in race[:6]), key=lowest) if len(race) > 1 else race[0]
     if not constant:
         best = _hopped(excess, best, rng)
     omega = best.point.reshape(layers, 2) / problem.context
@@ -247,10 +247,6 @@ def _check(problem: object) -> None:
     if not isinstance(problem, Problem) or not problem.is_isotropic:
         received = problem if isinstance(problem, Problem) else kind_of(problem)
         refuse("exact losses of GD++ are known for isotropic problems", received, "Use evaluate for others.")
-
-
-def _value(descent: BfgsState) -> float:
-    return descent.value
 
 
 @functools.lru_cache(maxsize=64)

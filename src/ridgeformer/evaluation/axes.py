@@ -60,7 +60,7 @@ class Points:
         first = sorted(changes, key=lambda name: name != "problem")  # a problem is chosen before it is changed
         self.problems = _combined(problem, {name: changes[name] for name in first})
         self.order = [name for name in dict.fromkeys(("layer", *first, "context")) if name in self.axes]
-        self.largest = max(max(self.prefixes or (one.lengths.most,)) * (one.dim + 1) for one in self.problems)
+        self.largest = max(max(self.prefixes or (p.lengths.most,)) * (p.dim + 1) for p in self.problems)
 
     def draws(self, seed: int, first: int, count: int, *, sums: bool, tokens: bool) -> Iterator[Draw]:
         """Draw the sequences of all points; problems that differ in the noise level alone share theirs.
@@ -136,7 +136,7 @@ def _layers(values: Any, layers: Sequence[int | None]) -> tuple[int, ...]:
         rule = "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else"
         received = "another predictor"
         refuse(rule, received, "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.")
-    deepest = max(one for one in layers if one is not None)
+    deepest = max(depth for depth in layers if depth is not None)
     chosen = range(deepest + 1) if values is None else _listed("layer", values)
     return tuple(integer("layer", value, 0, deepest) for value in chosen)
 
@@ -170,8 +170,8 @@ def _values(problem: BaseProblem, name: str, values: Any) -> list[tuple[Any, Any
         inside = noise.contains(levels) if isinstance(noise, Noise) else np.ones(len(levels), bool)
         return list(zip(levels.tolist(), levels.tolist(), inside.tolist(), strict=True))
     if name == "problem":
-        named = values if isinstance(values, Mapping) else {short_label(one): one for one in _listed(name, values)}
-        return [(str(text), check_any_problem(one), one == problem) for text, one in named.items()]
+        named = values if isinstance(values, Mapping) else {short_label(p): p for p in _listed(name, values)}
+        return [(str(text), check_any_problem(other), other == problem) for text, other in named.items()]
     listed = _listed(name, range(2, problem.lengths.most + 1) if values is None else values)  # one has no deviation
     if name == "context" and any(ContextRule(value).depends for value in listed):  # the numbers depend on d
         known = problem.arguments[name]
@@ -179,8 +179,8 @@ def _values(problem: BaseProblem, name: str, values: Any) -> list[tuple[Any, Any
     changed = [(value, problem.replace(**{name: value})) for value in listed]
     if name == "dim":
         dims = problem.by_dimension()
-        return [(one.dim, value, one.dim in dims) for value, one in changed]
-    return [(_shown(one, name), value, one == problem) for value, one in changed]
+        return [(other.dim, value, other.dim in dims) for value, other in changed]
+    return [(_shown(other, name), value, other == problem) for value, other in changed]
 
 
 def _within(rule: ContextRule, problem: BaseProblem, known: object) -> bool:

@@ -96,7 +96,7 @@ def compare(
     ]
     fields: dict[str, Any] = readouts.explosions(seed) if explosions else {}
     asked_for = [candidate for point in measured for candidate in point.candidates]
-    sums, tokens = (any(getattr(one, need) for one in asked_for) for need in ("needs_sums", "needs_tokens"))
+    sums, tokens = (any(getattr(candidate, need) for candidate in asked_for) for need in ("needs_sums", "needs_tokens"))
     most = max(1, min(BLOCK, TOKENS // points.largest)) if tokens or points.prefixes else BLOCK
     for first, size in blocks(count, max(varied.dim for varied in points.problems), most):
         draws = points.draws(seed, first, size, sums=sums, tokens=tokens)
@@ -224,7 +224,7 @@ class _Point:
     def add(self, draw: Draw, estimator: Estimator, key: tuple[int, int], with_query_errors: bool) -> None:
         """Add a block of sequences."""
         with np.errstate(all="ignore"):
-            losses = [one.losses(draw, "exact" if one is self.best else estimator, key) for one in self.readouts]
+            losses = [each.losses(draw, "exact" if each is self.best else estimator, key) for each in self.readouts]
         adjusted, unadjusted = self.tally.add(np.stack(losses, 1))
         self.adjusted = draw.oracle
         if with_query_errors:
@@ -306,10 +306,10 @@ def _named(predictors: Any) -> dict[str, AnyPredictor]:
         named = dict(predictors)
     else:
         named = {}
-        for one in predictors if isinstance(predictors, list | tuple) else [predictors]:
-            name = shown(one, LONG)
+        for predictor in predictors if isinstance(predictors, list | tuple) else [predictors]:
+            name = shown(predictor, LONG)
             again = sum(shown(known, LONG) == name for known in named.values())
-            named[f"{name} ({again + 1})" if again else name] = one
+            named[f"{name} ({again + 1})" if again else name] = predictor
     if not named:
         rule = "a comparison needs at least one predictor"
         refuse(rule, f"an empty {type(predictors).__name__}", "Pass {name: predictor}.")

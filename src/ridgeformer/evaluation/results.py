@@ -219,8 +219,8 @@ class Losses(Table, Mapping[str, Any]):
         for name, value in values.items():
             if name not in self.axes:
                 refuse(f"the axes are {', '.join(self.axes) or 'none'}", name, "Choose one of these.")
-            texts, given = [str(one) for one in self.axes[name]], value if isinstance(value, str) else shown(value)
-            same = [i for i, one in enumerate(self.axes[name]) if texts[i] == given or _equal(one, value)]
+            texts, given = list(map(str, self.axes[name])), value if isinstance(value, str) else shown(value)
+            same = [i for i, known in enumerate(self.axes[name]) if texts[i] == given or _equal(known, value)]
             if not same:
                 refuse(f"the axis {name} has the values {', '.join(texts)}", shown(value), "Choose one of these.")
             index[name] = same[0]
@@ -334,11 +334,12 @@ class Losses(Table, Mapping[str, Any]):
         rows = []
         for index, values, inside in next(iter(columns.values()))._points():
             cells: dict[str, Any] = {
-                name: without_rounding(one.loss[(0, *index)], float(one.signal[index])) for name, one in columns.items()
+                name: without_rounding(losses.loss[(0, *index)], float(losses.signal[index]))
+                for name, losses in columns.items()
             }
-            for name, one in columns.items():
-                if len(self) > 1 and one.exploded.any():
-                    cells[f"{name}: exploded"] = int(one.exploded[(0, *index)])
+            for name, losses in columns.items():
+                if len(self) > 1 and losses.exploded.any():
+                    cells[f"{name}: exploded"] = int(losses.exploded[(0, *index)])
             if len(self) > 1 and np.isfinite(self.floor).any():
                 cells["floor"] = without_rounding(float(self.floor[index]), float(self.signal[index]))
             rows.append({**values, **cells, **({"in_distribution": inside} if self.in_distribution else {})})
@@ -363,11 +364,10 @@ class Losses(Table, Mapping[str, Any]):
         return f"Losses({{{losses}}})"
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal, of which the other may be anything."""
-    return one is other or (
-        isinstance(other, int | float | type(one)) and not isinstance(one, np.ndarray) and one == other
-    )
+def _equal(known: Any, value: Any) -> bool:
+    """Whether a value, which may be anything, is a known one."""
+    comparable = isinstance(value, int | float | type(known)) and not isinstance(known, np.ndarray)
+    return known is value or (comparable and known == value)
 
 
 def _kind(adjusted: bool) -> str:

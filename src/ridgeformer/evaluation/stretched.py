@@ -94,7 +94,7 @@ class Stretched(CustomProblem):
         v = np.where(rng.random(count) < PLAIN, 1.0, v)
         gram = tokens.stretched(root, v, u).moments(w, none + 1, self.context).gram
         values = np.maximum(np.linalg.eigvalsh(whitened(gram[:, :-1, :-1], root)), 0.0)
-        ratios = [np.exp(log_stretch(values, np.full(count, one), self.context)) for one in factors]
+        ratios = [np.exp(log_stretch(values, np.full(count, v), self.context)) for v in factors]
         counts = values[:, -1] <= most
         moments = Moments._trusted(np.where(counts[:, None, None], gram, m.gram), self.context, plain.sigma)
         metric = np.eye(self.dim) if plain.metric is None else plain.metric

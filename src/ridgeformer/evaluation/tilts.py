@@ -226,8 +226,8 @@ class LabelStrengths:
         The last two are one each: of noise and tasks along a direction.
         """
         along = self.there.sum(1).astype(np.float64)
-        one = np.ones_like(along)
-        return along, self.n - along, one * self.there.shape[1], one, one
+        single = np.ones_like(along)
+        return along, self.n - along, single * self.there.shape[1], single, single
 
     def kappas(self, along: Array, across: Array, task: Array, tilt: Array) -> tuple[Array, Array, Array]:
         """Compute the variances of labels, and how far their law is tilted.
@@ -261,7 +261,7 @@ class LabelStrengths:
 
         def compute(index: Index) -> Array:
             part = LabelStrengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
-            chosen, result = [one[index] for one in sums], np.empty((len(index), len(labels)))
+            chosen, result = [values[index] for values in sums], np.empty((len(index), len(labels)))
             for k, (tilt, *costs) in enumerate(labels):
                 factors = [multiple(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
                 log = np.zeros(len(index))

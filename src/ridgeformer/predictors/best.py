@@ -120,19 +120,15 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
     if problem.lengths.least > rank:
         chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
     else:
-        left_out.append(
-            "AdaRR and TunedRR are left out: they estimate the noise level, which needs n > "
-            f"{rank} examples, and n is {problem.lengths}."
-        )
+        needed = f"they estimate the noise level, which needs n > {rank} examples, and n is {problem.lengths}"
+        left_out.append(f"AdaRR and TunedRR are left out: {needed}.")
     if problem.is_isotropic and problem.lengths.least > rank:
         chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
     elif problem.is_isotropic:
         left_out.append("IterativeRR is left out for the same reason.")
     elif differences := problem.differences():
-        left_out.append(
-            "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
-            f"{differences}."
-        )
+        assumed = "it assumes that features, tasks and queries are N(0, I) and n is fixed"
+        left_out.append(f"IterativeRR is left out: {assumed}; here {differences}.")
     if isinstance(problem, Problem) and (bound := gram_bound(problem)) is not None:
         chosen[GRAM_BOUND] = bound
     best = problem.best_predictor()
@@ -147,6 +143,6 @@ def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tu
     chosen: dict[str, Predictor] = {}
     for name in shared:
         own: dict[int, Any] = {d: predictors[name] for d, (predictors, _) in each.items()}
-        knows_sigma = any(getattr(one, "knows_sigma", False) for one in own.values())
-        chosen[name] = ByDimension({d: one.weights for d, one in own.items()}, knows_sigma=knows_sigma)
+        knows_sigma = any(getattr(predictor, "knows_sigma", False) for predictor in own.values())
+        chosen[name] = ByDimension({d: predictor.weights for d, predictor in own.items()}, knows_sigma=knows_sigma)
     return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

@@ -77,9 +77,13 @@ class Guarded(Value):
     """
 
     def __init__(self, model: Predictor, fallback: Predictor, tolerance: float = TOLERANCE) -> None:
-        for name, one in (("model", model), ("fallback", fallback)):
-            if isinstance(one, type) or not isinstance(one, Predictor):
-                refuse(f"the {name} must have a method weights(moments)", shown(one), "Pass a model or BayesRR(noise).")
+        for name, predictor in (("model", model), ("fallback", fallback)):
+            if isinstance(predictor, type) or not isinstance(predictor, Predictor):
+                refuse(
+                    f"the {name} must have a method weights(moments)",
+                    shown(predictor),
+                    "Pass a model or BayesRR(noise).",
+                )
         self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
         if getattr(self.layout, "counted", False):
             rule = "a guarded model must have weights alone"
@@ -93,7 +97,7 @@ class Guarded(Value):
     @property
     def knows_sigma(self) -> bool:
         """Whether the model or the fallback uses the true noise level; see `Predictor`."""
-        return any(getattr(one, "knows_sigma", False) for one in (self.model, self.fallback))
+        return any(getattr(predictor, "knows_sigma", False) for predictor in (self.model, self.fallback))
 
     def weights(self, moments: Moments) -> Float:
         """Return w_hat, the model's or the fallback's.

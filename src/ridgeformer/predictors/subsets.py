@@ -76,9 +76,9 @@ def every_subset(dim: int, least: int = 0, most: int | None = None) -> Mask:
     if (count := count_subsets(dim, least, most)) > MOST_SUBSETS:
         refuse(f"at most {MOST_SUBSETS:,} subsets can be listed", f"{count:,} of them", "Use beam, or fewer features.")
     members = np.zeros((count, dim), bool)
-    chosen = [one for size in range(least, most + 1) for one in combinations(range(dim), size)]
-    for row, one in zip(members, chosen, strict=True):
-        row[list(one)] = True
+    subsets = (subset for size in range(least, most + 1) for subset in combinations(range(dim), size))
+    for row, subset in zip(members, subsets, strict=True):
+        row[list(subset)] = True
     return members[np.lexsort(members.T[::-1])]
 
 

@@ -119,7 +119,10 @@ class PosteriorMixture:
             The probabilities [P], the means of the labels and the variances of these means, [m, P] each, and the
             variance of the noise, [P].
         """
-        own, kept = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1), self.chance > negligible
+        own, kept = (
+            np.stack([((x @ covariance) * x).sum(1) for covariance in self.covariances], 1),
+            self.chance > negligible,
+        )
         own = np.maximum(own, 0.0) + self.level * self.noise
         return self.chance[kept], (x @ self.means.T)[:, kept], own[:, kept], self.noise[kept]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import zoo
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform
 from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
@@ -34,12 +34,10 @@ def shipped_model(name: str) -> tuple[Predictor, dict[str, Any]]:
     Raises:
         InputError: There is no such model.
     """
-    try:
-        whole = f"{name}/{zoo.universal_layers()[-1]}" if name == "universal" else name
-        model, record = zoo.read_model(whole)
-    except InputError:
+    if name != "universal" and "/" not in name:
         rule = "the predictor must be bayes, the name of a shipped model, or a predictor"
         refuse(rule, repr(name), "Write bayes or diag/7/uniform(0,5), for example.")
+    model, record = zoo.read_model(f"{name}/{zoo.universal_layers()[-1]}" if name == "universal" else name)
     one_size = isinstance(record["spec"]["dim"], int)
     return (model, record["spec"]) if one_size else (Universal(model), {})
 

@@ -122,7 +122,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         model, noise, _ = self._resolved()
         usual = model is None and noise is None and len(rows.x) >= LEAST_CALIBRATED
         if self.calibration == "loo" or (self.calibration == "auto" and usual):
-            below = (left_out(rows, precision, self._given, one, k) for k, one in enumerate(self._mixtures))
+            below = (left_out(rows, precision, self._given, mixture, k) for k, mixture in enumerate(self._mixtures))
             self._calibrations = tuple(map(calibrate, below))
         return self
 
@@ -169,7 +169,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if not return_std and not return_cov:
             return mean
         sums, centred = self.sums_, x - self.sums_.x_mean
-        spread = np.array([one.spread for one in self._calibrations]).reshape(self._shape)[()]
+        spread = np.array([calibration.spread for calibration in self._calibrations]).reshape(self._shape)[()]
         if return_cov:
             covariance = np.einsum("li,...ij,mj->lm...", centred, self.covariance_, centred, optimize=True)
             own = self._mixtures[0].tails.mean * np.eye(len(x)) + sums.level
@@ -338,17 +338,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
         given, mixtures = self._law(noise).posterior(sums)
-        exact = np.stack([one.mean for one in mixtures])
+        exact = np.stack([mixture.mean for mixture in mixtures])
         weights, fell_back = exact, np.zeros(len(mixtures), bool)
         if model is not None and given.dim:
             weights, fell_back = by_model(model, given, context, exact)
         d, q, kept, unit = len(sums.x_mean), len(mixtures), given.kept, given.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
         coef[:, kept] = unit[:, None] * weights / given.x_scale
-        for k, one in enumerate(mixtures):
-            one.tails, inclusion[k, kept] = tails or Tails(), one.inclusion
+        for k, mixture in enumerate(mixtures):
+            mixture.tails, inclusion[k, kept] = tails or Tails(), mixture.inclusion
             scale = unit[k] / given.x_scale
-            covariance[k][np.ix_(kept, kept)] = one.covariance * np.outer(scale, scale)
+            covariance[k][np.ix_(kept, kept)] = mixture.covariance * np.outer(scale, scale)
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
@@ -357,10 +357,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
         known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
-        self.noise_ = shaped(known * unit * [one.sigma for one in mixtures])
-        self._variance = shaped(known * unit**2 * [one.variance for one in mixtures])
+        self.noise_ = shaped(known * unit * [mixture.sigma for mixture in mixtures])
+        self._variance = shaped(known * unit**2 * [mixture.variance for mixture in mixtures])
         self.fell_back_ = shaped(fell_back)
-        self.log_evidence_ = shaped(np.array([one.log_evidence for one in mixtures]) - sums.examples * np.log(unit))
+        evidence = np.array([mixture.log_evidence for mixture in mixtures])
+        self.log_evidence_ = shaped(evidence - sums.examples * np.log(unit))
         self._given, self._mixtures, self._beyond = given, mixtures, weights - exact
         self._calibrations = (Calibration(),) * q
         return self

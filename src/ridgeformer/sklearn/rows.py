@@ -155,8 +155,8 @@ def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: Pos
     chance = before * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
     scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.multiples]
-    below = [stdtr(freedom, error / one) if free else ndtr(error / one) for one in scales]
-    parts = [c * (chance * one).sum(1) for c, one in zip(mixture.tails.chances, below, strict=True)]
+    below = [stdtr(freedom, error / wide) if free else ndtr(error / wide) for wide in scales]
+    parts = [c * (chance * part).sum(1) for c, part in zip(mixture.tails.chances, below, strict=True)]
     return np.asarray(np.sum(parts, 0))
 
 
