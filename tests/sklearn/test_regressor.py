@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from ridgeformer import AdaRR, BayesRR, InputError, LinearTransformer, Moments, Problem, load
 from ridgeformer.sklearn import FallbackWarning, InContextRegressor
 from ridgeformer.sklearn.mixture import law_of
-from ridgeformer.sklearn.rows import Rows, left_out
+from ridgeformer.sklearn.rows import WeightedRows, left_out
 from support import refusals, refused
 
 MODEL = "full/7/uniform(0,5)"
@@ -312,7 +312,7 @@ def test_rows_left_out_of_the_posterior_are_predicted_as_by_fits_without_them(n,
     X = rng.standard_normal((n, 4))
     y, weights = X[:, :2].sum(1) + rng.standard_t(3, n), np.arange(n) % most + 1.0  # a weight of 2 is two equal rows
     regressor = InContextRegressor() if prior else InContextRegressor(size_prior=prior)
-    model, rows = clone(regressor).fit(X, y, weights), Rows(X, y[:, None], weights, True)
+    model, rows = clone(regressor).fit(X, y, weights), WeightedRows(X, y[:, None], weights, True)
     below = left_out(rows, np.ones(n), model._given, model._mixtures[0], 0)
     exact = []
     for i in np.random.default_rng(0).permutation(n):

@@ -83,44 +83,13 @@ def compare(
     """
     check_any_problem(problem)
     candidates = {name: check_predictor(name, given, problem) for name, given in _named(predictors).items()}
-    points = Points(problem, over, [candidate.layers for candidate in candidates.values()])
-    readouts = _Readouts(candidates, points)
+    comparison = _Comparison(candidates, Points(problem, over, [each.layers for each in candidates.values()]))
     choice("the estimator", estimator, ("exact", "query"))
-    usual = 20_000 if {"sigma", "context"} & points.axes.keys() else 100_000
-    count = min(how_many(varied, usual if sequences is None else sequences) for varied in points.problems)
-    seed, with_floor = integer("seed", seed, 0), with_floor and "sigma" not in points.axes
-    measured = [
-        _Point(varied, n, readouts.at(varied), count, seed, with_floor)
-        for varied in points.problems
-        for n in points.prefixes or (None,)
-    ]
-    fields: dict[str, Any] = readouts.explosions(seed) if explosions else {}
-    asked_for = [candidate for point in measured for candidate in point.candidates]
-    sums, tokens = (any(getattr(candidate, need) for candidate in asked_for) for need in ("needs_sums", "needs_tokens"))
-    most = max(1, min(BLOCK, TOKENS // points.largest)) if tokens or points.prefixes else BLOCK
-    for first, size in blocks(count, max(varied.dim for varied in points.problems), most):
-        draws = points.draws(seed, first, size, sums=sums, tokens=tokens)
-        for i, (point, draw) in enumerate(zip(measured, draws, strict=True)):
-            point.add(draw, estimator, (seed, first), with_query_errors)
-            progress(first * len(measured) + size * (i + 1), count * len(measured))
-    statistics, floors = [point.statistics() for point in measured], [point.floor() for point in measured]
-    for field in (*BY_PREDICTOR, "query_error") if with_query_errors else BY_PREDICTOR:
-        fields[field] = readouts.spread([values[field] for values in statistics])
-    losses = Losses(
-        names=tuple(candidates),
-        axes=points.axes,
-        in_distribution=points.in_distribution,
-        floor=readouts.shared([np.nan if best is None else best.loss for best in floors]),
-        floor_error=readouts.shared([np.nan if best is None else best.error for best in floors]),
-        signal=readouts.shared([point.problem.signal for point in measured]),
-        covariance=readouts.spread_pairs([point.tally.covariance[0] for point in measured]),
-        sequences=count,
-        estimator=estimator,
-        adjusted=all(point.adjusted for point in measured),
-        problem=short_label(problem, TITLE),
-        actual=tuple(candidate.actual for candidate in candidates.values()),
-        **fields,
+    asked = comparison.explosions(integer("seed", seed, 0)) if explosions else {}
+    measured = comparison.measure(
+        sequences, integer("seed", seed, 0), estimator, with_floor, with_query_errors, progress
     )
+    losses = comparison.losses(measured, estimator, with_query_errors, asked)
     for row in losses.rows():
         if not candidates[row["name"]].knows_sigma:
             name = f"{row['name']} after layer {row['layer']}" if "layer" in row else row["name"]
@@ -251,11 +220,11 @@ class _Point:
         return _remember(self.key, Loss(name=repr(self.best.predictor), **row, **shared))
 
 
-class _Readouts:
+class _Comparison:
     """The readouts of predictors, one each or one after each layer, and arrays of their numbers at all points."""
 
     def __init__(self, candidates: dict[str, Candidate], points: Points) -> None:
-        self.points, layers = points, points.axes.get("layer", (None,))
+        self.candidates, self.points, layers = candidates, points, points.axes.get("layer", (None,))
         self.shape = len(candidates), len(layers)
         readouts = [
             (k, i, candidate.after(layer))
@@ -264,6 +233,58 @@ class _Readouts:
             if layer is None or layer <= (candidate.layers or 0)
         ]
         self.predictors, self.layers, self.columns = zip(*readouts, strict=True)
+
+    def measure(
+        self,
+        sequences: int | None,
+        seed: int,
+        estimator: Estimator,
+        with_floor: bool,
+        with_query_errors: bool,
+        progress: Progress,
+    ) -> list[_Point]:
+        """Draw the sequences, block by block, and add up the losses at every point."""
+        points, problems = self.points, self.points.problems
+        usual = 20_000 if {"sigma", "context"} & points.axes.keys() else 100_000
+        count = min(how_many(problem, usual if sequences is None else sequences) for problem in problems)
+        with_floor = with_floor and "sigma" not in points.axes
+        measured = [
+            _Point(problem, n, self.at(problem), count, seed, with_floor)
+            for problem in problems
+            for n in points.prefixes or (None,)
+        ]
+        every = [candidate for point in measured for candidate in point.candidates]
+        sums, tokens = (any(getattr(candidate, need) for candidate in every) for need in ("needs_sums", "needs_tokens"))
+        most = max(1, min(BLOCK, TOKENS // points.largest)) if tokens or points.prefixes else BLOCK
+        for first, size in blocks(count, max(problem.dim for problem in problems), most):
+            draws = points.draws(seed, first, size, sums=sums, tokens=tokens)
+            for i, (point, draw) in enumerate(zip(measured, draws, strict=True)):
+                point.add(draw, estimator, (seed, first), with_query_errors)
+                progress(first * len(measured) + size * (i + 1), count * len(measured))
+        return measured
+
+    def losses(
+        self, measured: list[_Point], estimator: Estimator, with_query_errors: bool, fields: dict[str, Any]
+    ) -> Losses:
+        """Gather the losses of all points, beside further fields."""
+        statistics, floors = [point.statistics() for point in measured], [point.floor() for point in measured]
+        names = (*BY_PREDICTOR, "query_error") if with_query_errors else BY_PREDICTOR
+        fields |= {name: self.spread([values[name] for values in statistics]) for name in names}
+        return Losses(
+            names=tuple(self.candidates),
+            axes=self.points.axes,
+            in_distribution=self.points.in_distribution,
+            floor=self.shared([np.nan if best is None else best.loss for best in floors]),
+            floor_error=self.shared([np.nan if best is None else best.error for best in floors]),
+            signal=self.shared([point.problem.signal for point in measured]),
+            covariance=self.spread_pairs([point.tally.covariance[0] for point in measured]),
+            sequences=measured[0].tally.count,
+            estimator=estimator,
+            adjusted=all(point.adjusted for point in measured),
+            problem=short_label(self.points.problem, TITLE),
+            actual=tuple(candidate.actual for candidate in self.candidates.values()),
+            **fields,
+        )
 
     def at(self, problem: BaseProblem) -> list[Candidate]:
         """The readouts for one of the problems."""

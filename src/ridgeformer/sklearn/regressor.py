@@ -17,7 +17,7 @@ from ridgeformer.predictors import Predictor
 from ridgeformer.sklearn.mixture import PosteriorMixture, Tails
 from ridgeformer.sklearn.models import by_model, default_noise, shipped_model
 from ridgeformer.sklearn.posterior import RegressionPrior, Sums
-from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
+from ridgeformer.sklearn.rows import Calibration, WeightedRows, calibrate, left_out, student_precisions
 from ridgeformer.validation import integer, number, unmasked
 
 if TYPE_CHECKING:
@@ -290,7 +290,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         labels = self.sums_.y_mean + unit * values + beyond
         return np.asarray(labels.reshape(values.shape[:-1] + self._shape))
 
-    def _checked(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool, least: int) -> Rows:
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool, least: int
+    ) -> WeightedRows:
         """The rows that have a weight."""
         options: dict[str, Any] = {"dtype": np.float64, "y_numeric": True, "multi_output": True}
         given = unmasked("X", X), unmasked("y", y)
@@ -310,9 +312,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             rule = "the weights must sum to more than 1 and at most 1e15, because a weight of 1 is one example"
             remedy = "Pass sample_weight * n / sample_weight.sum() for n examples."
             refuse(rule, f"a sum of {weights.sum():g}", remedy)
-        return Rows(x[used], labels[used].reshape(used.sum(), -1), weights[used], bool(self.fit_intercept))
+        return WeightedRows(x[used], labels[used].reshape(used.sum(), -1), weights[used], bool(self.fit_intercept))
 
-    def _summed(self, rows: Rows, precision: Array | float = 1.0) -> Sums:
+    def _summed(self, rows: WeightedRows, precision: Array | float = 1.0) -> Sums:
         """The sums over rows, which must be finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             sums = rows.sums(precision)

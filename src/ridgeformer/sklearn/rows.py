@@ -22,7 +22,7 @@ CLIP = 1e-6  # probabilities beyond are rounding
 
 
 @dataclass(eq=False)
-class Rows(Value):
+class WeightedRows(Value):
     """Rows with weights.
 
     Attributes:
@@ -49,7 +49,7 @@ class Rows(Value):
         return Sums.of(self.x, self.y, self.weights * precision, self.centred)
 
 
-def student_precisions(rows: Rows, solve: Solver) -> tuple[Array, Tails]:
+def student_precisions(rows: WeightedRows, solve: Solver) -> tuple[Array, Tails]:
     """Find the precision of every row if noise has Student's t distribution with four degrees of freedom.
 
     Such noise is normal with the variance sigma^2 / g, where g has a gamma distribution. The posterior of the weights
@@ -114,7 +114,9 @@ class Calibration(Value):
         return self.scale if np.isinf(self.freedom) else float(self.scale * np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: PosteriorMixture, output: int) -> Array:
+def left_out(
+    rows: WeightedRows, precision: Array, given: StandardisedSums, mixture: PosteriorMixture, output: int
+) -> Array:
     """Compute the probability of a smaller label for training rows, each as predicted from all other rows.
 
     Leaving out a row divides its likelihood out of each part of the mixture. With the variance v of a mean and s of the
