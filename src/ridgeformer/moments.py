@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine import PAPER_LAYOUT, Layout, default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.validation import Array, Float, array, axes, integer, real
-from ridgeformer.values import Rows, Value, read_only
+from ridgeformer.values import Batched, Value, read_only
 
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}
@@ -172,7 +172,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
-class Moments(Rows):
+class Moments(Batched):
     """Gram matrices of a batch of contexts; read-only, and independent of the arrays they were made from.
 
     Attributes:

@@ -153,7 +153,7 @@ class Value(metaclass=_Sealing):
 
 
 @dataclass(eq=False, repr=False)
-class Rows(Value):
+class Batched(Value):
     """Base class of dataclasses whose arrays have a row for each sequence of a batch."""
 
     def mapped(self, change: Callable[..., NDArray[Any]], *others: Self) -> Self:
@@ -170,7 +170,7 @@ class Rows(Value):
         new = object.__new__(type(self))
         for field in fields(self):
             value, *further = (getattr(rows, field.name) for rows in (self, *others))
-            if isinstance(value, Rows):
+            if isinstance(value, Batched):
                 value = value.mapped(change, *further)
             elif isinstance(value, np.ndarray):
                 if id(value) not in done:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, keywords, number, unmasked
-from ridgeformer.values import Rows, Value, read_only
+from ridgeformer.values import Batched, Value, read_only
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -148,7 +148,7 @@ class Law(Value):
 
 
 @dataclass(eq=False)
-class Choices(Rows):
+class Choices(Batched):
     """The choices that are drawn for each of B sequences before its tokens.
 
     Attributes:

@@ -12,11 +12,11 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments, solve
 from ridgeformer.problems.tasks import Prior
 from ridgeformer.validation import Array, Float, array, axes, check_metric
-from ridgeformer.values import Rows
+from ridgeformer.values import Batched
 
 
 @dataclass(eq=False, repr=False)
-class Sequences(Rows):
+class Sequences(Batched):
     """Whole sequences, token by token.
 
     Attributes:
@@ -90,7 +90,7 @@ class Sequences(Rows):
 
 
 @dataclass(eq=False, repr=False)
-class Draw(Rows):
+class Draw(Batched):
     """Moments of random sequences and what is known about each.
 
     The loss of weights w_hat on a sequence is 1/2 (w_hat - task)' metric (w_hat - task) + offset: half the mean squared
