@@ -175,11 +175,6 @@ def test_markdown_and_latex_have_every_cell(evidence):
         assert not line.endswith(r"\\") or line.count("&") == 10
 
 
-def test_a_table_survives_json(evidence):
-    again = TableOne(json.loads(json.dumps(evidence.table.as_dict())))
-    assert again.as_dict() == evidence.table.as_dict()
-
-
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = load("zoo:diag/7/uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
     known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)

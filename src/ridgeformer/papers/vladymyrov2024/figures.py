@@ -391,15 +391,9 @@ def layers_of_theorem(evidence: Evidence) -> Figure:
     return canvas
 
 
-DRAWN: dict[str, Callable[[Evidence], Figure]] = {
-    "1": loss_by_depth,
-    "2": uniform_profiles,
-    "3": categorical_problems,
-    "4": weights,
-    "5": loss_by_layer,
-    "6": unadjusted,
-    "7": profiles_by_layer,
-    "8": ratio_to_floor,
-    "layers": layers_of_theorem,
-}
-FIGURES = {name: Picture(of_evidence(draw), CROSS if name in "237" else "") for name, draw in DRAWN.items()}
+LOSSES = (loss_by_depth, uniform_profiles, categorical_problems)
+LAYERS = (weights, loss_by_layer, unadjusted, profiles_by_layer, ratio_to_floor)
+FIGURES = {
+    str(number): Picture(of_evidence(draw), CROSS if number in (2, 3, 7) else "")
+    for number, draw in enumerate((*LOSSES, *LAYERS), 1)
+} | {"layers": Picture(of_evidence(layers_of_theorem))}

@@ -13,18 +13,8 @@ from ridgeformer.files import jsonable
 from ridgeformer.loading import load
 from ridgeformer.losses import rounding, warn_below_floor
 from ridgeformer.papers.results import Results
-from ridgeformer.papers.vladymyrov2024.paper import (
-    COLUMNS,
-    FAMILIES,
-    MODEL_ROWS,
-    ROWS,
-    SEQUENCES,
-    Place,
-    column,
-    name_of,
-    printed,
-    problem_of,
-)
+from ridgeformer.papers.vladymyrov2024 import paper
+from ridgeformer.papers.vladymyrov2024.paper import Place, name_of, printed, problem_of
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
@@ -85,7 +75,7 @@ class TableOne:
         Raises:
             InputError: There is no such column.
         """
-        name = column(noise, self.oracle)
+        name = paper.column(noise, self.oracle)
         cells = [cell for cell in self._stored["cells"] if cell["noise"] == name]
         return TableOne({**self._stored, "oracle": {name: self.oracle[name]}, "cells": cells})
 
@@ -136,7 +126,7 @@ def baselines(problem: Problem, tuned: TunedRR | None = None) -> dict[str, Predi
 def measure(
     zoo: Zoo,
     *,
-    columns: tuple[str, ...] = COLUMNS,
+    columns: tuple[str, ...] = paper.COLUMNS,
     sequences: int = 100_000,
     seed: int = 1,
     tuned: Mapping[str, TunedRR] | None = None,
@@ -172,15 +162,15 @@ def measure(
 def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: int) -> tuple[dict[Place, Any], float]:
     """The cells of a column, and the unadjusted loss of the oracle."""
     problem = problem_of(noise)
-    predictors: dict[str, Predictor] = {name_of(*row): zoo.model(*row, noise) for row in MODEL_ROWS}
+    predictors: dict[str, Predictor] = {name_of(*row): zoo.model(*row, noise) for row in paper.MODEL_ROWS}
     predictors |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
     predictors |= {name: load(name) for place, name in _variants().items() if place[2] == noise}
     losses = compare(problem, predictors, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
     assert losses.query_error is not None
-    paper_errors = dict(zip(losses, losses.query_error * np.sqrt(sequences / SEQUENCES), strict=True))
+    paper_errors = dict(zip(losses, losses.query_error * np.sqrt(sequences / paper.SEQUENCES), strict=True))
     cells = {}
-    for method, layers in ROWS:
-        name, (paper, rounding) = name_of(method, layers), printed()[method, layers, noise]
+    for method, layers in paper.ROWS:
+        name, (number, rounding) = name_of(method, layers), printed()[method, layers, noise]
         own, floor, paper_error = losses[name], losses[FLOOR], float(paper_errors[name])
         runs = zoo.records[method, layers, noise] if layers else {}
         cell = {
@@ -195,21 +185,21 @@ def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: i
             "unadjusted": own.unadjusted,
             "largest": own.largest,
             "exploded": own.exploded,
-            "paper": paper,
+            "paper": number,
             "rounding": rounding,
             "paper_error": paper_error,
-            "limit": _limit(paper, rounding, paper_error),
-            "seeds": [runs[number].loss for number in sorted(runs)],
+            "limit": _limit(number, rounding, paper_error),
+            "seeds": [runs[place].loss for place in sorted(runs)],
             "ratio": own.loss / floor.loss if floor.loss > NOTHING else None,
-            "over_paper": own.loss / paper if paper else None,
+            "over_paper": own.loss / number if number else None,
         }
         cells[method, layers, noise] = cell | {"faults": _faults(Results(cell), losses, paper_errors)}
     return cells, losses[ORACLE].unadjusted
 
 
-def _limit(paper: float, rounding: float, paper_error: float) -> float:
+def _limit(number: float, rounding: float, paper_error: float) -> float:
     """The largest loss that the paper allows: its number, two standard errors of its estimator and its rounding."""
-    return paper + 2 * paper_error + rounding
+    return number + 2 * paper_error + rounding
 
 
 def _variants() -> dict[Place, str]:
@@ -266,6 +256,6 @@ def _simpler(method: str, layers: int | None) -> list[str]:
     """The rows that one should be at least as good as: one layer less, and the family that its own contains."""
     if layers is None:
         return []
-    place = FAMILIES.index(method)
+    place = paper.FAMILIES.index(method)
     shallower = [name_of(method, layers - 1)] if layers > 1 else []
-    return shallower + ([name_of(FAMILIES[place - 1], layers)] if place else [])
+    return shallower + ([name_of(paper.FAMILIES[place - 1], layers)] if place else [])

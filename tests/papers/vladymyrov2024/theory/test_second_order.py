@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ridgeformer import Moments
+from ridgeformer.papers import Results
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver, layers_needed as needed
 from ridgeformer.papers.vladymyrov2024.theory.second_order import sequences_with
@@ -133,7 +134,7 @@ def test_growth_has_the_predicted_slopes():
 
 
 def test_the_picture_shows_the_layers_needed():
-    figure = FIGURES["layers"].draw({})
+    figure = FIGURES["layers"].draw(Results({}))
     (line,) = [line for line in figure.axes[1].get_lines() if line.get_label() == "GD++, paper"]
     assert line.get_ydata()[100] == needed.layers_needed(line.get_xdata()[100], 1e-10)
 
