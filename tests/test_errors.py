@@ -107,7 +107,7 @@ test_refusals = refusals(
     (lambda: Guarded(BayesRR(1), BayesRR(1), -1), "tolerance must be at least 0; got -1"),
     (lambda: Guarded(CONSTANT, BayesRR(1)), "must have weights alone"),
     (lambda: Universal(None, signal=1, own_scale=True), "either their own scale or a given signal; got signal=1"),
-    (lambda: load("zoo:universal/99"), "models of the kind universal are named zoo:universal/4"),
+    (lambda: load("zoo:universal/99"), "models of the kind universal are named zoo:universal/3"),
     (lambda: Problem(3, 6, "student(2,1)"), "more than 2 degrees of freedom, and at most 1e6; got 2"),
     (lambda: Problem(3, 6, "tokens(student(3,1))"), "the levels of tokens have a law of levels; got student(3,1)"),
     (lambda: TokenBayes("uniform(0,1)"), "this predictor is for noise that differs from token to token; got"),

@@ -52,7 +52,7 @@ def test_all_cells_have_five_seeds_and_keep_the_best():
 
 test_what_is_not_there_is_refused = refusals(
     (("mlp", 7, "uniform(0,5)"), "family must be one of gdpp, diag, full; got 'mlp'"),
-    (("diag", 8, "uniform(0,5)"), "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 8"),
+    (("diag", 11, "uniform(0,5)"), "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 11"),
     (("diag", 7, "uniform(0,9)"), "noise must be one of uniform(0,0)"),
     (("diag", 7, "gauss(0,9)"), "gauss"),
     (("diag", 7, "uniform(0,5)", 9), "the seed must be one of 0, 1, 2, 3, 4; got 9"),
