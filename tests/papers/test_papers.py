@@ -147,6 +147,7 @@ def test_rows_are_read_by_column():
     assert (row.loss, row.d) == (1.5, 7)
     assert Measured([{"a": [1, 2]}, {"a": [3]}]).a == [[1, 2], [3]]
     assert "losses" not in table
+    assert repr(table) == "Measured(k, n, loss)"
 
 
 def test_work_reports_every_piece_and_measures_losses_on_the_same_sequences():

@@ -42,9 +42,12 @@ class Results(Mapping[str, Any]):
         return _read(self.stored[name], self.parts.get(name, NOTHING))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):  # a notebook asks for these
             raise AttributeError(name)
         return self.settings[name] if name in self.settings and name not in self.stored else self[name]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)

@@ -185,7 +185,7 @@ class PaperOutcome:
 
     def _measure(self, name: str) -> Any:
         """Measure a part, and store the result; the time of parts that it needs is theirs."""
-        (part,) = (part for part in self.paper.parts if part.name == name)
+        part = {part.name: part for part in self.paper.parts}[name]
         self.progress(name, 0, 1)
         if self.folder is not None:
             make_folder(self.folder, "results")

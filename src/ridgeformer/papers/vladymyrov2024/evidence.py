@@ -58,10 +58,7 @@ class Evidence(Results):
         return TableOne(self.stored["table"])
 
     def losses(
-        self,
-        methods: str | Iterable[str],
-        layers: int | Iterable[int] | None,
-        noises: str | Iterable[str],
+        self, methods: str | Iterable[str], layers: int | Iterable[int] | None, noises: str | Iterable[str]
     ) -> Any:
         """Return adjusted losses of the table.
 
