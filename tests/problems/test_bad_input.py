@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import support
+from own_problems import HeavyTails
 from ridgeformer import ConstRR, LinearTransformer, Moments, Problem, compare, evaluate, floor, train
 from ridgeformer.engine import Layout
 from ridgeformer.population import Quadratic
@@ -247,6 +248,24 @@ NEGATIVE = moments(offset=lambda f: -np.ones(len(f["x"])))
 CARELESS = Broken(lambda f: Sequences(**{**f, "x": np.random.default_rng().standard_normal(f["x"].shape)}))
 
 
+RR = ConstRR(1.0)
+
+
+class Scaled(HeavyTails):
+    """Labels in other units."""
+
+    name = None
+
+    def __init__(self, unit):
+        super().__init__()
+        self.unit = unit
+
+    def draw(self, rng, count):
+        """See `CustomProblem.draw`."""
+        drawn, unit = super().draw(rng, count), self.unit
+        return Sequences(drawn.x, unit * drawn.y, drawn.queries, unit * drawn.answers, unit * drawn.task)
+
+
 test_others = refusals(
     (context(np.array(8)), "the context must be a number of examples, a range or ... got array(8). Pass 20, "),
     (lambda: Problem(D, "3..5", 1.0).context, "a fixed number of examples; got n = 3..5. Use one context length."),
@@ -260,6 +279,16 @@ test_others = refusals(
     (lambda: Problem.parse("fixed(1) features=lowrank(1)"), "no law of features called 'lowrank'. Write one of"),
     (lambda: Problem.parse(5), "a problem must be described by text; got 5. Write 'd=10 n=20 uniform(0,5)'."),
     (lambda: Problem(0, 5, 1), "dim must be at least 1; got 0. Pass 1 or more."),
+    (lambda: evaluate(Problem(3, 5, 1, tasks="gaussian(signal=1e-290)"), RR), "between 1e-280 and 1e+140; got 1e-290."),
+    (lambda: evaluate(Scaled(1e100), RR), "the signal, the mean square of the answers, must lie ... Use other units"),
+    (
+        lambda: train(Scaled(1e-30), "diag", 1),
+        "labels of a moderate size; got a problem whose answers",
+    ),
+    (
+        lambda: train(Scaled(1e20), "gdpp", 1),
+        "a search computes in float32, which needs labels of",
+    ),
     (lambda: Problem(10**9, 3, 1), "dim must be at most 4096; got 1000000000. Pass 4096 or less."),
     (lambda: Problem(np.array(3), 8, 1), "dim must be a whole number; got array(3). Pass a whole number"),
     (lambda: Problem("2..x", 8, 1), "dim must be a dimension, or a range or list of them; got '2..x'. Pass 10, "),

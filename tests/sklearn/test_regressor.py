@@ -354,6 +354,12 @@ def test_options_that_need_rows_say_so():
     refused(lambda: InContextRegressor(MODEL, noise="student").fit(X, y[:, 0]), "noise='student' is for the predictor")
 
 
+def test_texts_are_no_priors_and_no_weights():
+    X, y = data(q=2)
+    refused(lambda: InContextRegressor(r2_prior="x").fit(X, y), "r2_prior must hold real numbers; got")
+    refused(lambda: InContextRegressor().fit(X, y, sample_weight="x"), "sample_weight must hold real numbers; got")
+
+
 def test_pictures(tmp_path):
     X, y = data(q=2)
     both = InContextRegressor().fit(X, y)

@@ -1,4 +1,4 @@
-"""Shipped runs, trained again: losses as good. Ties between starts, and with them bits, are decided by the processor."""
+"""Shipped runs, trained again: losses as good. The processor decides ties between starts, and with them bits."""
 
 import pytest
 

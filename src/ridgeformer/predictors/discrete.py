@@ -36,6 +36,7 @@ CELLS = 1 << 19  # contexts times tasks, or subsets, at a time
 CHUNK, MOST = 512, 1 << 22  # contexts at a time; contexts times tasks in one array
 NEGLIGIBLE = 30.0  # e^-30 of the largest term
 FLAT = 1e-13  # of the largest eigenvalue: a direction with a smaller one is not in the context
+ROUNDED = 1e-14  # of the squares that are summed: a smaller residual may be 0 but for rounding
 SMALLEST = -100.0  # logarithm of a weight relative to the largest; smaller ones do not change a sum of 2^53
 MOST_LISTED = 1 << 13  # subsets that are averaged over one by one
 SCANS = 150  # of a Gibbs sampler, beyond
@@ -205,6 +206,8 @@ class PoolPosterior(TaskPosterior):
         self.residual -= 2 * self.a @ pool.T
         self.residual += self.total[:, None]
         np.maximum(self.residual, 0.0, out=self.residual)
+        summed = np.einsum("bii->b", self.S) * np.square(pool).sum(1)[self.residual.argmin(1)]
+        self.faint = np.maximum(self.faint, ROUNDED * summed / self.count)  # where labels are all 0
         self.gaussian = _Gaussian(tasks.prior(moments.dim), moments) if self.new else None
         self.best = self.residual.min(1)
         self.least = self.best if self.gaussian is None else np.minimum(self.best, self.gaussian.left)

@@ -24,6 +24,7 @@ from ridgeformer.validation import Float, flag, integer, precision
 from ridgeformer.values import Value
 
 Precision = type[np.float32] | type[np.float64]
+LEAST, LARGEST = 1e-280, 1e140  # signals between which losses and their squares are numbers
 SUMS = Layout("sum", "constant")
 
 
@@ -346,6 +347,24 @@ class BaseProblem(Value, ABC):
         if goal.offset is not None:
             losses = losses + goal.offset.astype(losses.dtype)
         return replace(evaluation, unadjusted=losses)
+
+
+def check_signal(signal: float) -> float:
+    """Return the signal of a problem, if losses of that size and their squares are numbers.
+
+    Args:
+        signal: The mean square of what is to be predicted.
+
+    Returns:
+        The signal.
+
+    Raises:
+        InputError: It is not 0, and too small or too large.
+    """
+    if signal and not LEAST <= signal <= LARGEST:
+        rule = f"the signal, the mean square of the answers, must lie between {LEAST:g} and {LARGEST:g}"
+        refuse(rule, signal, "Use other units for the labels.")
+    return signal
 
 
 def check_any_problem(problem: object) -> BaseProblem:

@@ -19,7 +19,7 @@ from ridgeformer.errors import InputError, kind_of, refuse
 from ridgeformer.laws import Written, brief
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.base import Ask, BaseProblem, Precision, check_signal
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tokens import Bank
@@ -111,7 +111,7 @@ class CustomProblem(BaseProblem):
         """The mean square of labels and features, and whether there is an oracle, from a sample."""
         draw = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
         squares = np.einsum("bii->b", draw.moments.S) / draw.moments.dim / draw.moments.counts
-        signal = 2 * float(draw.both_losses(np.zeros_like(draw.task))[1].mean())
+        signal = check_signal(2 * float(draw.both_losses(np.zeros_like(draw.task))[1].mean()))
         return {"signal": signal, "scale": np.sqrt(squares.mean()), "oracle": draw.oracle}
 
     def affordable(self, count: int) -> int:

@@ -28,7 +28,7 @@ from ridgeformer.errors import refuse, short, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import check_text
-from ridgeformer.problems.base import SUMS, Ask, BaseProblem
+from ridgeformer.problems.base import SUMS, Ask, BaseProblem, check_signal
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions, varies
@@ -219,9 +219,9 @@ class Problem(BuiltIn):
             return float(self.dim)
         tasks = self.tasks.second_moment(self.dim)
         if not self.features.standardised:
-            return float((self.query_covariance * tasks).sum())
+            return check_signal(float((self.query_covariance * tasks).sum()))
         covariances = [self.features.query_moment(self.dim, n) for n in self.lengths.values.tolist()]
-        return float((np.mean(covariances, axis=0) * tasks).sum())
+        return check_signal(float((np.mean(covariances, axis=0) * tasks).sum()))
 
     @property
     def feature_scale(self) -> float:  # type: ignore[override]

@@ -18,7 +18,7 @@ from ridgeformer.sklearn.mixture import PosteriorMixture, Tails
 from ridgeformer.sklearn.models import by_model, default_noise, shipped_model
 from ridgeformer.sklearn.posterior import RegressionPrior, Sums
 from ridgeformer.sklearn.rows import Calibration, WeightedRows, calibrate, left_out, student_precisions
-from ridgeformer.validation import integer, number, unmasked
+from ridgeformer.validation import integer, number, real, unmasked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -384,9 +384,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return self.predictor, noise, context
 
 
-def _check_prior(prior: object, name: str) -> tuple[float, float]:
+def _check_prior(prior: ArrayLike, name: str) -> tuple[float, float]:
     """The two parameters of a beta distribution."""
-    given = np.asarray(prior, np.float64)
+    given = real(name, prior)
     if given.shape != (2,) or not ((given > 0) & np.isfinite(given)).all():
         refuse(f"{name} must be two positive numbers", shown(prior), "Pass (1, 1) for the uniform distribution.")
     return float(given[0]), float(given[1])
@@ -396,7 +396,7 @@ def _check_weights(weights: ArrayLike | None, rows: int) -> Array:
     """The weights of the rows, [n]; 1 where none are given."""
     if weights is None:
         return np.ones(rows)
-    given = np.asarray(unmasked("sample_weight", weights), np.float64)
+    given = real("sample_weight", weights)
     given = np.full(rows, given) if given.ndim == 0 else given
     if given.shape != (rows,):
         refuse("sample_weight must have one weight for each row", f"shape {given.shape}", f"Pass {rows} numbers.")

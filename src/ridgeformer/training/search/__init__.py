@@ -36,6 +36,7 @@ from ridgeformer.validation import choice, keywords, number
 Array = NDArray[np.float64]
 LossesOf = Callable[[LinearTransformer], Array]
 FEW_PARAMETERS = 256  # parameters, up to which descent is by BFGS
+SMALLEST = 1e-36  # a signal, and what float32 can multiply by a number of order one
 RARE = 20_000  # sequences of a wider law that an explosion probability is measured on
 ORACLE = 1 << 14  # sequences that the loss of an oracle is measured on which no engine computes
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
@@ -138,6 +139,10 @@ class Search(Protocol):
     def run(self, job: Job) -> Outcome:
         """See `Protocol.run`."""
         problem = job.problem
+        if problem.signal and not SMALLEST < problem.signal < 1 / SMALLEST / problem.lengths.most:
+            rule = "a search computes in float32, which needs labels of a moderate size"
+            received = f"a problem whose answers have a mean square of {problem.signal:.3g}"
+            refuse(rule, received, "Divide labels, tasks and noise by their size.")
         exact = job.spec.family is GDpp and job.layout == PAPER_LAYOUT
         if exact and problem.is_isotropic:
             return _by_quadrature(job, cast("Problem", problem))
