@@ -4,9 +4,10 @@ For d = 10 and n = 20, the best of five seeds for every cell of the paper's Tabl
 a file of its own, whose path is its name: deeper ones, `zoo:full/10/uniform(0,5)`; Diag with two heads,
 `zoo:heads=2/diag/9/uniform(0,5)`; Full with four scratch coordinates, `zoo:scratch=4/full/8/uniform(0,5)`; small ones
 for teaching, `zoo:d=1/diag/3/uniform(0,2)`; five that a search with less caution found, for cells where not exploding
-costs more than the paper's number allows, `zoo:caution=0.01/diag/3/uniform(0,1)`. `python -m benchmarks.further` trains
-these. `python -m benchmarks.discover` trains those for every dimension, `zoo:universal/8`; one for d = 10 and every n
-from 10 to 40, `zoo:lengths/8`; and those nearest to the floor, `zoo:channels(1,6)/8/uniform(0,5)`.
+costs more than the paper's number allows, `zoo:caution=0.01/diag/3/uniform(0,1)`; and channels with nine and ten
+layers, `zoo:channels(1,6)/10/uniform(0,5)`. `python -m benchmarks.further` trains these. `python -m
+benchmarks.discover` trains those with eight, `zoo:channels(1,6)/8/uniform(0,5)`; those for every dimension,
+`zoo:universal/8`; and one for d = 10 and every n from 10 to 40, `zoo:lengths/8`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
