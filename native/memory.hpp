@@ -6,10 +6,6 @@
 #include <new>
 #include <vector>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 namespace ridgeformer {
 
 // Memory aligned to 64 bytes, from the shelf if something fits there, and back to it in the end.
@@ -44,18 +40,6 @@ class Scratch {
     static constexpr std::size_t kMost = std::size_t(64) << 20;  // bytes kept
 #endif
 
-    // Large pieces ask for huge pages: with small ones, the columns of a large matrix lie on more pages than the processor
-    // remembers.
-    static constexpr std::size_t kHuge = std::size_t(2) << 20;
-    static std::align_val_t alignment(std::size_t bytes) { return std::align_val_t(bytes < kHuge ? 64 : kHuge); }
-    static void *allocate(std::size_t bytes) {
-        void *const start = ::operator new(bytes, alignment(bytes));
-#if defined(__linux__)
-        if (bytes >= kHuge) madvise(start, bytes, MADV_HUGEPAGE);
-#endif
-        return start;
-    }
-
     static Piece take(std::size_t bytes) {
         Shelf &shared = shelf();
         {
@@ -68,7 +52,7 @@ class Scratch {
                 return piece;
             }
         }
-        return {allocate(bytes), bytes};
+        return {::operator new(bytes, std::align_val_t(64)), bytes};
     }
 
     static void put(Piece piece) {
@@ -82,7 +66,7 @@ class Scratch {
                 return;
             }
         }
-        ::operator delete(piece.start, alignment(piece.bytes));
+        ::operator delete(piece.start, std::align_val_t(64));
     }
 
     Piece piece_;
