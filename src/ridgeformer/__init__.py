@@ -63,7 +63,7 @@ __all__ = [
 _SUBMODULES = (
     *("engine", "errors", "evaluation", "exact", "explanation", "export", "jax", "models", "moments", "noise"),
     *("papers", "playground", "plotting", "population", "predictors", "problems", "sklearn", "sweeps", "theory"),
-    *("torch", "training", "wishart", "zoo"),
+    *("torch", "training", "zoo"),
 )
 
 

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.tilts import TokenMoments, log_stretch, multiple, unit_vectors, whitened
+from ridgeformer.exact import eigenvalues
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import CustomProblem, Draw, Problem
 from ridgeformer.validation import number
-from ridgeformer.wishart import eigenvalues
 
 Array = NDArray[np.float64]
 PLAIN, COSTS = 0.2, (2.0, 6.0, 11.0, 16.0, 21.0, -6.0)  # share of plain contexts; stretches, see `tilts.multiple`

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse, shown
-from ridgeformer.laws import Described
 from ridgeformer.validation import Array, array, axes, integer, number
-from ridgeformer.values import read_only
+from ridgeformer.values import Described, read_only
 
 LARGEST = 1e12  # a noise level above which no signal is left
 MOST_NODES = 1024  # per octave

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.laws import written
 from ridgeformer.noise.base import LARGEST, TAIL, Noise, Uniform, check_tail, octaves, panels, refined
 from ridgeformer.validation import Array
-from ridgeformer.values import read_only
+from ridgeformer.values import read_only, written
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
 EXTREMES = (1e-6, 1e6)  # sizes of a scipy distribution's parameters

@@ -397,8 +397,7 @@ def agree(
         holds = off <= within
         share = off / np.maximum(np.broadcast_to(within, off.shape), 1e-300)
     worst = int(np.argmax(np.where(np.isfinite(share), share, np.inf)))
-    labels = [str(name) for name in names] or [""] * len(ours)
-    allowed = unit or f"{float(within.max()):.3g}"
+    labels, allowed = [str(name) for name in names] or [""] * len(ours), unit or f"{float(within.max()):.3g}"
     place = f" ({labels[worst].rstrip(':')})" if labels[worst] else ""
     far = f"{sum(holds)} of {len(holds)} agree, the farthest off by {share[worst]:.2g} of the tolerance{place}"
     return Check(

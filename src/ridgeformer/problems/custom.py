@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Evaluation, Kernel, Key
 from ridgeformer.errors import InputError, kind_of, refuse
-from ridgeformer.laws import Written, brief
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.base import Ask, BaseProblem, Precision, check_signal
@@ -24,6 +23,7 @@ from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tokens import Bank
 from ridgeformer.validation import array, integer, register
+from ridgeformer.values import Written, brief
 
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
 GIVEN = "_CustomProblem__given"  # the attribute that holds the arguments, and is no part of the state

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.laws import Described, Written
 from ridgeformer.validation import axes, integer
-from ridgeformer.values import read_only
+from ridgeformer.values import Described, Written, read_only
 
 MOST_EXAMPLES, MOST_LENGTHS, MOST_DIM = 1 << 52, 10_000, 4096
 TERM = re.compile(r"(?:(?P<factor>\d*\.?\d*)d(?P<more>[+-]\d+)?|(?P<number>\d+))")

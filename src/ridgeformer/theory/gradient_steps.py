@@ -2,7 +2,7 @@
 
 On an isotropic problem, k steps w <- w + rate (a - S w) from w = 0 leave e = (1 - rate lambda)^k of the task along an
 eigenvector of S with the eigenvalue lambda, and (1 - e)^2 sigma^2 / lambda of the noise. The expectation is an integral
-over the eigenvalues (see `wishart`). One step has the best rate 1 / (n + d + 1 + E sigma^2), as `one_layer` says.
+over the eigenvalues (see `exact`). One step has the best rate 1 / (n + d + 1 + E sigma^2), as `one_layer` says.
 
 >>> from ridgeformer import Problem
 >>> problem = Problem(dim=10, context=20, noise=0)
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
+from ridgeformer.exact import eigenvalues
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.structured import Looped, Preconditioned
 from ridgeformer.models.transformer import LinearTransformer
@@ -33,7 +34,6 @@ from ridgeformer.predictors.base import check_problem
 from ridgeformer.predictors.iterative import heavy_ball
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
-from ridgeformer.wishart import eigenvalues
 
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:

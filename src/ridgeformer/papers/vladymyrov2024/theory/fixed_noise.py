@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
+from ridgeformer.exact import eigenvalues
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
@@ -25,7 +26,6 @@ from ridgeformer.papers.vladymyrov2024.theory import Bound, trained_gdpp
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import Float, real
-from ridgeformer.wishart import eigenvalues
 
 NOISES = ["uniform(0,5)", "categorical(1,3)", "expon(scale=2)"]
 SEQUENCES = 100_000
