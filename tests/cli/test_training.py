@@ -150,9 +150,6 @@ def test_a_run_starts_from_a_model(call, tmp_path):
 # ---- Options that several commands share: `--threads`
 
 
-COMPUTING = ["problem", "train", "descend", "eval", "explain", "edit", "papers run", "papers table1", "papers verify"]
-
-
 def blas_threads():
     return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
 
@@ -171,26 +168,14 @@ def seen(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("before", [None, "2"])
-def test_threads_are_limited_until_the_command_ends(seen, monkeypatch, before):
+@each((None, ["--threads", "1"]), ("2", ["--threads", "1"]), ("1", []))
+def test_threads_are_limited_until_the_command_ends(before, options, seen, monkeypatch):
+    """Those of BLAS too; by the option, or by the variable."""
     monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
     if before is not None:
         monkeypatch.setenv("RIDGEFORMER_THREADS", before)
     others = blas_threads()
-    assert call("look", "--threads", "1").returncode == 0
+    assert call("look", *options).returncode == 0
     assert seen == [(1, {1})]
     assert os.environ.get("RIDGEFORMER_THREADS") == before
     assert blas_threads() == others
-
-
-def test_the_variable_limits_blas_too(seen, monkeypatch):
-    monkeypatch.setenv("RIDGEFORMER_THREADS", "1")
-    call("look")
-    assert seen == [(1, {1})]
-
-
-def test_commands_that_compute_take_threads():
-    for command in COMPUTING:
-        *groups, name = command.split()
-        group = cli.cli.commands[groups[0]] if groups else cli.cli
-        assert "threads" in {option.name for option in group.commands[name].params}, command

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails, Uneven, Varying
-from ridgeformer import Diag, InputError, Layout, LinearTransformer, Problem, compare, evaluate, load
+from ridgeformer import Diag, Layout, LinearTransformer, Problem, compare, evaluate, load
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR
-from ridgeformer.problems import CustomProblem, Dataset, Sequences
+from ridgeformer.problems import Dataset, Sequences
 from support import refusals, refused, tame_model
 
 PAPER = Problem(noise="uniform(0,5)")
@@ -178,21 +178,13 @@ def test_ranges_and_standardised_features_are_problems_of_their_own():
             assert losses.at(context=shown).loss.item() == alone.loss
 
 
-class NoArgument(CustomProblem):
+class NoArgument(HeavyTails):
     """A problem without an argument for the number of examples."""
 
-    def __init__(self, most=8):
-        self.dim, self.context = 2, most
+    name = None
 
-    def draw(self, rng, count):
-        n = self.lengths.most
-        x = rng.standard_normal((count, n + 2, 2))
-        w = rng.standard_normal((count, 2))
-        y = np.einsum("bnd,bd->bn", x, w)
-        context = None if self.lengths.fixed else self.lengths.quantile(rng.random(count))
-        there = np.ones((count, n)) if context is None else np.arange(n) < context[:, None]
-        x_in, y_in = x[:, :n] * there[..., None], y[:, :n] * there
-        return Sequences(x_in, y_in, x[:, n:], y[:, n:], w, context=context)
+    def __init__(self, most=8):
+        super().__init__(context=most)
 
 
 def test_prefixes_of_problems_of_ones_own():
@@ -201,8 +193,8 @@ def test_prefixes_of_problems_of_ones_own():
     assert losses.loss[0, 2] == evaluate(NoArgument(), ConstRR(0.1), sequences=500).loss
     assert not losses.adjusted
     for problem, longest in ((NoArgument(), 9), (NoArgument([3, 6]), 3)):
-        with pytest.raises(InputError, match="needs an argument context"):
-            compare(problem, ConstRR(0.5), {"context": [longest]}, sequences=10)
+        over = {"context": [longest]}
+        refused(lambda p=problem, o=over: compare(p, ConstRR(0.5), o, sequences=10), "needs an argument context")
 
 
 def test_prefixes_where_every_sequence_has_a_number_of_examples():

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ridgeformer import ConstRR, Diag, InputError, LinearTransformer, Problem, compare, evaluate, floor, load
+from ridgeformer import ConstRR, Diag, LinearTransformer, Problem, compare, evaluate, floor, load
 from ridgeformer.evaluation import comparison, sequence_losses
-from ridgeformer.evaluation.sequence_losses import EVALUATION, Tally, draw_sequences
-from ridgeformer.losses import CAP
+from ridgeformer.evaluation.sequence_losses import EVALUATION, draw_sequences
 from ridgeformer.moments import Moments
 from ridgeformer.problems import CustomProblem, Dataset, Sequences
 from support import each, refused
@@ -107,8 +106,7 @@ def test_problems_of_the_user_and_data_sets_have_tokens():
         assert found["tokens"].loss == pytest.approx(found["weights"].loss, rel=0.15)
         if isinstance(problem, Cubic):
             assert found["tokens"].loss == pytest.approx(found["weights"].loss, rel=1e-10)
-    with pytest.raises(InputError, match="this needs a problem that draws tokens"):
-        evaluate(OnlyMoments(), InTokens(chosen), sequences=10, with_floor=False)
+    refused(lambda: evaluate(OnlyMoments(), InTokens(chosen), sequences=10), "this needs a problem that draws tokens")
 
 
 def test_bad_predictors_are_refused_in_words():
@@ -196,9 +194,8 @@ def test_predictors_return_real_numbers(odd):
     """What lies below a mask, the real parts of complex numbers, and texts are no predictions."""
     by_weights = SimpleNamespace(weights=lambda moments: odd)
     by_tokens = SimpleNamespace(predict=lambda x, y, queries: odd[:, :1].repeat(queries.shape[1], 1))
-    for predictor in (by_weights, by_tokens):
-        with pytest.raises(InputError, match="a predictor must return real numbers"):
-            evaluate(Problem(3, 6, 1), predictor, sequences=5)
+    for one in (by_weights, by_tokens):
+        refused(lambda one=one: evaluate(PROBLEM, one, sequences=5), "a predictor must return real numbers")
 
 
 # ---- running statistics
@@ -216,20 +213,3 @@ def test_blocks_add_up_to_the_whole():
     assert result.error == pytest.approx(losses.std(ddof=1) / 200, rel=1e-9)
     assert result.largest == pytest.approx(losses.max(), rel=1e-12)
     assert result.tail == pytest.approx(np.sort(losses)[-4], rel=1e-12)
-
-
-def test_running_statistics_are_those_of_all_losses_at_once():
-    """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
-    losses = np.random.default_rng(0).lognormal(size=(3, 1000))
-    losses[1, 7], losses[2, 900] = np.inf, np.nan
-    tally = Tally((3,), signal=10, sequences=1000)
-    for block in np.split(losses, [1, 300, 301, 999], axis=1):
-        tally.add(block)
-    finite = np.where(np.isfinite(losses), losses, CAP)
-    np.testing.assert_allclose(tally.mean, finite.mean(1), rtol=1e-12)
-    np.testing.assert_allclose(tally.error, finite.std(1, ddof=1) / np.sqrt(1000), rtol=1e-12)
-    assert tally.count == 1000
-    assert tally.exploded.tolist() == [0, 1, 1]
-    np.testing.assert_allclose(tally.covariance, np.cov(finite) / 1000, rtol=1e-9)
-    np.testing.assert_allclose(tally.unexploded, [np.mean(row[row < CAP]) for row in finite], rtol=1e-12)
-    assert tally.largest.tolist() == finite.max(1).tolist()

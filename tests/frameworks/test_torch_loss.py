@@ -1,9 +1,9 @@
-"""`moment_loss`: the native kernel as an operator of PyTorch, against autograd through tokens and differences."""
+"""`moment_loss`: the native kernel as an operator of PyTorch, against autograd through tokens."""
 
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem
+from ridgeformer import Layout, LinearTransformer, Moments, Problem
 from support import refused, tame_model
 
 torch = pytest.importorskip("torch")
@@ -38,17 +38,6 @@ def test_gradients_are_those_of_autograd_through_tokens(kind):
     largest = max(slope.abs().max() for slope in slopes)
     for value, slope in zip(module.parameters(), slopes, strict=True):
         assert (value.grad - slope).abs().max() <= 1e-8 * largest
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradcheck_passes(kind):
-    model, s, task = case(kind, count=3)
-    values = {name: torch.tensor(np.array(value), requires_grad=True) for name, value in model.family.arrays.items()}
-
-    def loss(*given):
-        return moment_loss(dict(zip(values, given, strict=True)), s.moments, 3 * task, like=model)
-
-    assert torch.autograd.gradcheck(loss, tuple(values.values()))
 
 
 @pytest.mark.parametrize("layout", [None, Layout("mean", "constant"), Layout("sum", "none", 2)], ids=repr)
@@ -92,18 +81,17 @@ def test_bad_input_is_refused_in_words():
     model, s, task = case()
     module, moments = to_torch(model), s.moments
     cases = {
-        "needs a module that to_torch made.*got a Linear": lambda: moment_loss(torch.nn.Linear(1, 1), moments, task),
+        "needs a module that to_torch made ... got a Linear": lambda: moment_loss(torch.nn.Linear(1, 1), moments, task),
         "need the model that they belong to": lambda: moment_loss(module.arrays(), moments, task),
         "parameters must have the names and shapes": lambda: moment_loss({}, moments, task, like=model),
-        r"target must have shape \(6, 4\); got shape \(6, 3\)": lambda: moment_loss(module, moments, task[:, :3]),
+        "target must have shape (6, 4); got shape (6, 3)": lambda: moment_loss(module, moments, task[:, :3]),
         "target must have the dtype of the module": lambda: moment_loss(module, moments, task.float()),
-        r"target must be on the device of the module, cpu": lambda: moment_loss(module, moments, task.to("meta")),
-        r"metric must have shape \(6, 4, 4\)": lambda: moment_loss(module, moments, task, metric=np.zeros((2, 4, 4))),
-        r"gram must be a tensor; got a list": lambda: moment_loss(module, [1], task),
+        "target must be on the device of the module, cpu": lambda: moment_loss(module, moments, task.to("meta")),
+        "metric must have shape (6, 4, 4)": lambda: moment_loss(module, moments, task, metric=np.zeros((2, 4, 4))),
+        "gram must be a tensor; got a list": lambda: moment_loss(module, [1], task),
     }
     for words, call in cases.items():
-        with pytest.raises(InputError, match=words):
-            call()
+        refused(call, words)
 
 
 def test_the_loss_of_tokens_is_half_the_squared_error():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
+from ridgeformer import Diag, GDpp, LinearTransformer, load, save
 from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.loading import with_record
 from support import draw, each, refused, tame_model
@@ -39,14 +39,10 @@ def test_what_is_saved_is_what_is_loaded(path, kind, dtype):
     assert with_record(path)[1] == {"seed": 3, "loss": 0.5}
 
 
-def test_a_model_without_a_record_has_an_empty_one(path):
-    save(tame_model("diag", 4, 3, 2, 8), path)
-    assert with_record(path)[1] == {}
-
-
 def test_the_header_says_what_it_is(path):
     """Readable by anybody: eight bytes of length, then JSON."""
     save(tame_model("diag", 4, 3, 2, 8), path)
+    assert with_record(path)[1] == {}
     raw = path.read_bytes()
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
     assert header["format"] == "ridgeformer-model"
@@ -101,8 +97,7 @@ def test_metadata_are_checked_before_any_array_is_read(path, monkeypatch):
         (None, "of some other program"),
     ):
         write(path, metadata, omega=np.zeros((1, 2, 2)))
-        with pytest.raises(InputError, match=words):
-            load(path)
+        refused(lambda: load(path), words)
 
 
 def test_a_header_that_claims_to_be_huge_is_not_read(path):
@@ -118,9 +113,7 @@ def test_a_header_that_claims_to_be_huge_is_not_read(path):
     (lambda path: load(3), "needs the name of a file; got 3"),
 )
 def test_bad_calls_are_refused_in_words(make, words, path):
-    with pytest.raises(RidgeformerError) as caught:
-        make(path)
-    assert words in str(caught.value)
+    refused(lambda: make(path), words, RidgeformerError)
 
 
 def test_a_failure_of_the_system_is_not_called_wrong_input(tmp_path, monkeypatch):

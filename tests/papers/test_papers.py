@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ridgeformer import InputError, papers
+from ridgeformer import papers
 from ridgeformer.cli import cli
 from ridgeformer.papers import Check, Paper, Part, Picture, agree
 from ridgeformer.papers.results import Measured, Results
@@ -187,14 +187,11 @@ def test_the_page_of_a_quick_version_says_so():
 
 def test_a_paper_is_described_by_its_paragraphs():
     paper = Counted().paper
-    assert (paper.title, paper.authors, paper.link) == (
-        "On <counting>",
-        "Somebody and somebody else",
-        "https://example.org",
-    )
+    described = "On <counting>", "Somebody and somebody else", "https://example.org"
+    assert (paper.title, paper.authors, paper.link) == described
     assert (paper.says, paper.beyond) == (("Counting works, always.",), ("Softmax.",))
-    with pytest.raises(InputError, match="described by a summary, by title, authors and link, and by what it says"):
-        replace(paper, about="A summary.\n\nOn <counting>\n\nCounting works.")
+    short = "A summary.\n\nOn <counting>\n\nCounting works."
+    refused(lambda: replace(paper, about=short), "by a summary, by title, authors and link, and by what it says")
 
 
 def test_mistakes_in_parts_and_checks_are_refused_in_words():

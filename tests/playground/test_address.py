@@ -24,22 +24,15 @@ from ridgeformer.playground import _models, address, is_address, page, read_addr
 from support import each, refusals
 
 
-def test_an_address_is_a_model():
-    model = load("file:///tmp/page.html#view=explore&d=3&n=7&noise=uniform(0,5)&omega=1e-2,0.5,-0.03,-4;0,0,-0.1,2")
-    assert isinstance(model.family, Diag)
-    assert model.dim == 3
-    np.testing.assert_array_equal(model.kernel.omega, [[[1e-2, 0.5], [-0.03, -4]], [[0, 0], [-0.1, 2]]])
-
-
-def test_terms_that_are_off_are_zero():
-    model = read_address("#omega=1,2,3,4;5,6,7,8&off=1.xy,2.yy")
-    np.testing.assert_array_equal(model.kernel.omega.reshape(2, 4), [[1, 0, 3, 4], [5, 6, 7, 0]])
-
-
-def test_a_gdpp_model():
-    model = read_address("family=gdpp&d=2&omega=-0.01,0,-0.03,0")
-    assert isinstance(model.family, GDpp)
-    np.testing.assert_array_equal(model.family.omega[0], [[-0.01, 0], [-0.03, 0]])
+@each(
+    ("d=3&n=7&omega=1e-2,0.5,-0.03,-4;0,0,-0.1,2", Diag, 3, [[1e-2, 0.5, -0.03, -4], [0, 0, -0.1, 2]]),
+    ("omega=1,2,3,4;5,6,7,8&off=1.xy,2.yy", Diag, 10, [[1, 0, 3, 4], [5, 6, 7, 0]]),
+    ("family=gdpp&d=2&omega=-0.01,0,-0.03,0", GDpp, 2, [[-0.01, 0, -0.03, 0]]),
+)
+def test_an_address_is_a_model_whose_terms_that_are_off_are_zero(text, family, dim, omega):
+    for model in (load(f"file:///tmp/page.html#view=explore&noise=uniform(0,5)&{text}"), read_address(text)):
+        assert (type(model.family), model.dim) == (family, dim)
+        np.testing.assert_array_equal(omegas(model), omega)
 
 
 test_other_texts_are_refused = refusals(

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, LinearTransformer, Problem, train
+from ridgeformer import LinearTransformer, Problem, train
 from ridgeformer.explanation import compare_algorithms, patch_noise
 from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import draw_animation, draw_curves, draw_trajectories
@@ -129,16 +129,13 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
     search = train(PROBLEM, "diag", 1, protocol=Search(effort=0.1), sequences=500, threads=1)
     refused(lambda: draw_curves(search), "this picture is of a descent, whose course is recorded; got a run of Search")
     refused(lambda: draw_trajectories(trained("diag", snapshots=0)), "at least two snapshots; got 0. Train with")
-    words = r"two snapshots; got 1 of 4, because the descent ended early. The run says: .*not finite at step .* help"
-    with pytest.raises(InputError, match=words):
-        draw_trajectories(trained("full", rate=50.0, scale=1.0))
+    words = "two snapshots; got 1 of 4, because the descent ended early. The run says: ... not finite at step ... help"
+    refused(lambda: draw_trajectories(trained("full", rate=50.0, scale=1.0)), words)
     refused(lambda: draw_animation(full, tmp_path / "a.png"), "a plot must end in .gif or .html; got 'a.png'")
     refused(lambda: draw_curves({}), "needs at least one run; got none. Pass a training, or several by name")
     for level in (-1, 0, float("inf"), float("nan")):
-        with pytest.raises(InputError, match=r"a level must be"):
-            draw_curves(full, levels=[level])
-    with pytest.raises(InputError, match=r"of one training, or of several by name; got a list\. Pass {.rate 1e-3.:"):
-        draw_curves([full])
+        refused(lambda level=level: draw_curves(full, levels=[level]), "a level must be")
+    refused(lambda: draw_curves([full]), 'of one training, or of several by name; got a list. Pass {"rate 1e-3":')
     refused(lambda: draw_curves(full, quantity="x"), "the quantity must be one of loss, adjusted_loss, squared_error;")
 
 

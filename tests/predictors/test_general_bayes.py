@@ -24,7 +24,7 @@ POOLS = {
     "thin": (Mixture(Pool(POOL), 0.2, LowRankTasks(1)), 0.2, np.zeros(D), np.diag([3.0, 0, 0])),
 }
 UNIFORM = ("uniform(0,2)", 2.0)
-LEVELS = ("categorical(0.5,1,3)", [0.5, 1.0, 3.0])
+LEVELS = Categorical([0.5, 1, 3], [0.2, 0.5, 0.3])
 
 
 def tokens(n, seed=0):
@@ -33,38 +33,23 @@ def tokens(n, seed=0):
     return tf.simulate(COUNT, D, [n], noise, features, tasks, seed=seed)
 
 
-def by_sum(at, levels):
+def by_sum(at, noise):
     """E[w | y] for sigma one of several levels."""
-    found = [at(level) for level in levels]
-    logs = np.array([one[0] for one in found])
-    return np.average([one[1] for one in found], axis=0, weights=np.exp(logs - logs.max()))
+    logs, means = zip(*map(at, noise.levels), strict=True)
+    return np.average(means, axis=0, weights=noise.weights * np.exp(np.array(logs) - max(logs)))
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
-@pytest.mark.parametrize("law", GAUSSIAN)
-def test_gaussian_tasks(law, n):
-    tasks, mean, covariance = GAUSSIAN[law]
-    t = tokens(n)
+@pytest.mark.parametrize("law", [*GAUSSIAN, *POOLS])
+def test_laws_of_tasks_by_sums_and_quadrature_over_the_noise_level(law, n):
+    t, (tasks, *parts) = tokens(n), (GAUSSIAN | POOLS)[law]
     moments = Moments.from_tokens(t.x, t.y)
-    uniform = BayesRR(UNIFORM[0], tasks.prior(D)).weights(moments)
-    several = BayesRR(LEVELS[0], tasks.prior(D)).weights(moments)
-    for b in range(COUNT):
-        at = tf.gaussian_posterior(t.x[b], t.y[b], mean, covariance)
-        np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [2, 7])
-@pytest.mark.parametrize("law", POOLS)
-def test_pools_and_mixtures(law, n):
-    tasks, *rest = POOLS[law]
-    t = tokens(n, seed=1)
-    moments = Moments.from_tokens(t.x, t.y)
-    uniform, several = DMMSE(tasks, UNIFORM[0]).weights(moments), DMMSE(tasks, LEVELS[0]).weights(moments)
-    for b in range(COUNT):
-        at = tf.mixture_posterior(t.x[b], t.y[b], POOL, *rest)
-        np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
+    best = [BayesRR(of, tasks.prior(D)) if law in GAUSSIAN else DMMSE(tasks, of) for of in (UNIFORM[0], LEVELS)]
+    uniform, several = (predictor.weights(moments) for predictor in best)
+    for x, y, by_uniform, by_levels in zip(t.x, t.y, uniform, several, strict=True):
+        at = tf.gaussian_posterior(x, y, *parts) if law in GAUSSIAN else tf.mixture_posterior(x, y, POOL, *parts)
+        np.testing.assert_allclose(by_uniform, tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(by_levels, by_sum(at, LEVELS), rtol=1e-9, atol=1e-9)
 
 
 def test_contexts_of_several_lengths_are_taken_one_by_one():
@@ -144,16 +129,6 @@ def test_posterior_mean_is_that_of_adaptive_quadrature(dim, context, noise, dens
     for b in range(4):
         exact = tf.by_quadrature(standard(s.x[b], s.y[b]), high, low, density)
         np.testing.assert_allclose(mine[b], exact, rtol=1e-8, atol=1e-8)
-
-
-def test_a_categorical_posterior_is_a_weighted_sum():
-    noise = Categorical([0.5, 1, 3], [0.2, 0.5, 0.3])
-    s = Problem(3, 6, noise).sequences(10)
-    mine = BayesRR(noise).weights(Moments.from_tokens(s.x, s.y))
-    for b in range(10):
-        evidence, means = zip(*map(standard(s.x[b], s.y[b]), noise.levels), strict=True)
-        exact = np.average(means, axis=0, weights=noise.weights * np.exp(np.array(evidence) - max(evidence)))
-        np.testing.assert_allclose(mine[b], exact, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dim", "context"), [(3, 8), (4, 4), (5, 2)])

@@ -31,16 +31,10 @@ def test_nothing_explodes_and_the_fallback_never_hurts(problem, family):
     with np.errstate(all="ignore"):
         losses, bad = (draw.both_losses(np.asarray(w, np.float64))[0] for w in (one.weights(draw.moments), alone))
     assert not exploded(losses, problem.signal).any()
+    if family == "full" and problem == SHIFTS["features twice as large"]:
+        assert exploded(bad, problem.signal).mean() > 0.1  # otherwise this would show nothing
     assert report.fell_back[exploded(bad, problem.signal)].all()
     assert (losses <= bad)[report.fell_back & np.isfinite(bad)].all()
-
-
-def test_these_shifts_do_explode_without_the_guard():
-    """Otherwise the test above would show nothing."""
-    draw = SHIFTS["features twice as large"].moments(1000)
-    with np.errstate(all="ignore"):
-        losses = draw.both_losses(np.asarray(guarded().model.weights(draw.moments), np.float64))[0]
-    assert exploded(losses, HOME.signal).sum() > 100
 
 
 @pytest.mark.parametrize("family", ["diag", "full", "gdpp"])

@@ -85,13 +85,6 @@ def test_the_oracle_of_drawn_moments_is_that_of_their_noise_levels_and_no_predic
     assert losses["floor"].loss > 0
 
 
-def test_with_all_weights_sparse_tasks_are_gaussian():
-    sparse, gaussian = (Problem(3, 5, "uniform(0,2)", tasks=tasks) for tasks in ("sparse(3)", None))
-    moments = gaussian.moments(20).moments
-    one, other = (problem.best_predictor().weights(moments) for problem in (sparse, gaussian))
-    np.testing.assert_allclose(one, other, atol=1e-5)
-
-
 @pytest.mark.parametrize("text", LAWS)
 def test_moments_of_tasks_are_those_of_drawn_ones(text):
     tasks, L = Tasks.of(text), np.diag([1.0, 2.0, 0.5, 1.0]) + 0.2
@@ -166,14 +159,6 @@ def test_the_evidence_is_that_of_the_labels_under_a_normal_distribution():
         ]
         np.testing.assert_allclose(found[:, b] - found[0, b], np.array(exact) - exact[0], atol=1e-10)
         assert found[0, b] == pytest.approx(exact[0] + 2 * np.log(2 * np.pi))
-
-
-def test_subsets_are_listed_once_and_in_order():
-    for bounds in [(0, 4), (2, 2), (1, 3), (0, 0)]:
-        listed = lists.every_subset(4, *bounds).astype(int).tolist()
-        expected = [list(s) for s in itertools.product([0, 1], repeat=4) if bounds[0] <= sum(s) <= bounds[1]]
-        assert listed == expected
-        assert lists.count_subsets(4, *bounds) == len(expected)
 
 
 def score(log_det, residual, size):

@@ -106,15 +106,6 @@ def end_of(driver):
     return message
 
 
-def go_on(folder, grid, out):
-    """The same command with a new cluster, to its end; returns its record."""
-    with cluster(folder) as (address, _):
-        driver = start_driver(grid, out, address)
-        text, message = driver.communicate(timeout=LONGEST)
-        assert driver.returncode == 0, message
-        return json.loads(text)
-
-
 @pytest.mark.slow
 def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, undisturbed):
     grid, expected = undisturbed
@@ -140,7 +131,11 @@ def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes
     assert message.startswith(f"ridgeformer: error: The Dask scheduler at {address} {GONE}")
     assert message.count("\n") == 1
     kept = finished(out)
-    record = go_on(tmp_path, grid, out)
+    with cluster(tmp_path) as (address, _):  # the same command with a new cluster, to its end
+        driver = start_driver(grid, out, address)
+        text, message = driver.communicate(timeout=LONGEST)
+    assert driver.returncode == 0, message
+    record = json.loads(text)
     assert record["reused"] >= kept >= 3
     assert len(record["finished"]) == 16
     assert bits_in(out) == expected

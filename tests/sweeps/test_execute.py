@@ -132,12 +132,12 @@ def test_ctrl_c_stops_a_sweep_at_once(tmp_path):
 # ---- what can go wrong --------------------------------------------------------------------------------------
 
 
-PAIR = Grid(noise=["fixed(1)", "fixed(2)"], dim=[3], context=[6], families=["gdpp"], layers=[1], sequences=1000)
+SMALL = {"dim": [3], "context": [6], "families": ["gdpp"], "layers": [1], "sequences": 1000}
 
 
 def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
     """There is a file where one run's folder should be: that run fails with its reason, its neighbour is trained."""
-    first, second = PAIR.specs()
+    first, second = Grid(noise=["fixed(1)", "fixed(2)"], **SMALL).specs()
     (tmp_path / first.name).touch()
     found = sweep([first, second], tmp_path, workers=1)
     assert [failure.run for failure in found.failures] == [first.name]
@@ -175,16 +175,7 @@ def test_an_executor_that_breaks_is_a_reason(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, monkeypatch):
-    specs = list(
-        Grid(
-            noise=["fixed(1)", "fixed(2)", "fixed(3)"],
-            dim=[3],
-            context=[6],
-            families=["gdpp"],
-            layers=[1],
-            sequences=1000,
-        ).specs()
-    )
+    specs = list(Grid(noise=["fixed(1)", "fixed(2)", "fixed(3)"], **SMALL).specs())
     write = store.save
 
     def full(model, path, *, record):

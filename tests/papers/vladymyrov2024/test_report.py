@@ -8,7 +8,6 @@ from importlib.metadata import metadata
 import pytest
 from evidence import shared_root, small_outcome
 
-from ridgeformer import cli
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
@@ -108,11 +107,10 @@ def test_the_page_needs_no_network(page):
     assert all(cell["verdict"] for cell in data["cells"])
 
 
-def test_figures_without_measurements_are_quick(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["papers", "figures", "vladymyrov2024", "--only", "4", "--out", str(tmp_path), "--json"])
-    assert ended.value.code == 0
-    assert json.loads(capsys.readouterr().out) == [
+def test_figures_without_measurements_are_quick(tmp_path, call):
+    code, text, _ = call("papers", "figures", "vladymyrov2024", "--only", "4", "--out", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(text) == [
         str(tmp_path / "vladymyrov2024" / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
     ]
     assert not (tmp_path / "vladymyrov2024" / "table.json").exists()

@@ -13,7 +13,7 @@ import pytest
 from evidence import SEQUENCES, shared_root, small_outcome
 from rich.console import Console
 
-from ridgeformer import Problem, cli, compare, evaluate, load, papers, zoo
+from ridgeformer import Problem, compare, evaluate, load, papers, zoo
 from ridgeformer.exact import exact_loss
 from ridgeformer.files import jsonable
 from ridgeformer.losses import BelowFloorWarning
@@ -337,12 +337,6 @@ def test_claims_follow_the_numbers(evidence, claim):
 # ---- the command line
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["papers", *arguments])
-    return ended.value.code, *capsys.readouterr()
-
-
 @pytest.fixture
 def stored(root, evidence, tmp_path):
     """The file of the table, in a folder of results that the test may change."""
@@ -358,29 +352,29 @@ def place(stored):
     return ["--out", str(stored.parents[1]), "--sequences", str(SEQUENCES)]
 
 
-def test_table1_prints_every_format(evidence, place, capsys):
-    code, text, _ = run(capsys, "table1", *place)
+def test_table1_prints_every_format(evidence, place, call):
+    code, text, _ = call("papers", "table1", *place)
     assert code == 0
     assert "Full 7" in text
-    assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(json.dumps(evidence.table.as_dict()))
-    rows = list(csv.DictReader(run(capsys, "table1", "--csv", "-", *place)[1].splitlines()))
+    assert json.loads(call("papers", "table1", "--json", *place)[1]) == json.loads(json.dumps(evidence.table.as_dict()))
+    rows = list(csv.DictReader(call("papers", "table1", "--csv", "-", *place)[1].splitlines()))
     assert len(rows) == 240
     row = next(r for r in rows if (r["method"], r["layers"], r["noise"]) == ("diag", "5", NOISE))
     assert float(row["loss"]) == evidence.table["diag", 5, NOISE].loss
     assert json.loads(row["seeds"])[4] == zoo.record(f"zoo:diag/5/{NOISE}/4").loss
-    assert run(capsys, "table1", "--latex", *place)[1] == render.as_latex(evidence.table)
-    assert run(capsys, "table1", "--markdown", *place)[1] == render.as_markdown(evidence.table)
-    assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
+    assert call("papers", "table1", "--latex", *place)[1] == render.as_latex(evidence.table)
+    assert call("papers", "table1", "--markdown", *place)[1] == render.as_markdown(evidence.table)
+    assert "uniform(0,5): floor" in call("papers", "table1", "--column", "uniform(0,5)", *place)[1]
 
 
 @pytest.mark.slow
-def test_table1_measures_again_if_asked_to(stored, place, capsys):
+def test_table1_measures_again_if_asked_to(stored, place, call):
     true = stored.read_text()
     changed = json.loads(true)
     changed["result"]["cells"][0]["loss"] = 123.0
     stored.write_text(json.dumps(changed))
-    assert json.loads(run(capsys, "table1", "--json", *place)[1])["cells"][0]["loss"] == 123
-    assert json.loads(run(capsys, "table1", "--json", "--again", *place)[1]) == json.loads(true)["result"]
+    assert json.loads(call("papers", "table1", "--json", *place)[1])["cells"][0]["loss"] == 123
+    assert json.loads(call("papers", "table1", "--json", "--again", *place)[1]) == json.loads(true)["result"]
     assert json.loads(stored.read_text()) == changed
 
 
@@ -395,12 +389,13 @@ def test_table1_measures_again_if_asked_to(stored, place, capsys):
     (["figures", "vladymyrov2024", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
     (["report", "--out", "/proc/nothing"], "a report needs results"),
     (["show", "zhang2024"], "there must be results of zhang2024"),
+    (["verify", "--only", "gravity"], "a statement must be one of linear_model"),
     (["run", "nobody1900"], f"a paper must be one of {', '.join(papers.IDS)}"),
     (["run", "zhang2024", "--set", "size"], "--set takes NAME=VALUE; got 'size'"),
     (["run", "zhang2024", "--set", "size=3"], "the settings of zhang2024 are"),
 )
-def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
+def test_bad_input_is_refused(arguments, words, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, error = run(capsys, *arguments)
+    code, _, error = call("papers", *arguments)
     assert code == 2
     assert words in error
