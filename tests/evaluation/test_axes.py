@@ -289,7 +289,15 @@ def test_problems_of_ones_own_are_changed_in_their_arguments_or_listed():
     assert compare(few, rr, {"problem": [few]}, sequences=500).sequences == 50
 
 
+class NoProblem(Uneven):
+    """Its method at_noise returns no problem."""
+
+    def at_noise(self, sigma):
+        """See `CustomProblem.at_noise`."""
+
+
 test_bad_axes_are_refused_in_words = refusals(
+    (NoProblem(), {"sigma": [1]}, "the problem must be a Problem; got None. Pass Problem("),
     (PROBLEM, "depth", "axes of this problem are layer, sigma, context, dim, noise, features, tasks, query,"),
     (PROBLEM, ["sigma"], "over must be an axis or a dict of axes; got a list"),
     (PROBLEM, "layer", "losses by layer need a LinearTransformer and no subclass"),

@@ -231,7 +231,9 @@ def _combined(problem: BaseProblem, changes: Mapping[str, tuple[Any, ...]]) -> l
             if name == "problem":
                 changed = value
             else:
-                changed = changed.at_noise(value) if name == "sigma" else changed.replace(**{name: value})
+                changed = (
+                    check_any_problem(changed.at_noise(value)) if name == "sigma" else changed.replace(**{name: value})
+                )
         problems.append(changed)
     return problems
 
