@@ -72,6 +72,11 @@ def repeated(family, layers, **options):
     return LinearTransformer.random(family, dim=3, layers=once, **options)
 
 
+def same_model(one, other):
+    """Two models have the same arrays, bit by bit."""
+    return all((a == other.family.arrays[name]).all() for name, a in one.family.arrays.items())
+
+
 def descent(**options):
     """Gradient descent of 40 steps, unless told."""
     return GradientDescent(**{"rate": 1e-3, "steps": 40, "scale": 0.05, **options})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from safetensors.numpy import load
 
-from ridgeformer.errors import DamageError, InputError, StorageError
+from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.files import (
     DamagedFile,
     append,
@@ -56,12 +56,16 @@ def test_what_was_there_survives_a_failure(tmp_path, monkeypatch, call):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def opened(path, **options):
+    with open_regular(path, "a model", **options) as file:
+        return file.read()
+
+
 @pytest.mark.parametrize("name", ["none/file", "x" * 300, "with\0zero"])
 def test_impossible_places(tmp_path, name):
     with pytest.raises(StorageError, match=r"a file (must go to a writable place|needs a writable folder; .* exist)"):
         write_whole(tmp_path / name, b"")
-    with pytest.raises(InputError, match="a model must be a file"), open_regular(tmp_path / name, "a model"):
-        pass
+    refused(lambda: opened(tmp_path / name), "a model must be a file")
 
 
 def test_folders_are_made_with_their_parents(tmp_path):
@@ -75,18 +79,16 @@ def test_folders_are_made_with_their_parents(tmp_path):
 def test_only_ordinary_files_of_a_reasonable_size_are_opened(tmp_path):
     path = tmp_path / "model"
     path.write_bytes(b"12345")
-    with open_regular(path, "a model", most=5) as file:
-        assert file.read() == b"12345"
+    assert opened(path, most=5) == b"12345"
     os.mkfifo(tmp_path / "pipe")
     for place, words in (
-        (path, "a model may have 4 bytes; .* has 5"),
-        (tmp_path, "a model must be a file; .* is a folder"),
-        (tmp_path / "pipe", "a model must be an ordinary file; .* is a pipe or a device"),
+        (path, "a model may have 4 bytes; ... has 5"),
+        (tmp_path, "a model must be a file; ... is a folder"),
+        (tmp_path / "pipe", "a model must be an ordinary file; ... is a pipe or a device"),
         (Path("/dev/zero"), "a model must be an ordinary file"),
         (tmp_path / "none", "a model must be a file; there is no file"),
     ):
-        with pytest.raises(InputError, match=words), open_regular(place, "a model", most=4):
-            pass
+        refused(lambda place=place: opened(place, most=4), words)
 
 
 @each(
@@ -99,8 +101,7 @@ def test_only_ordinary_files_of_a_reasonable_size_are_opened(tmp_path):
 def test_what_is_no_json_object_is_damaged(content, words, tmp_path):
     path = tmp_path / "record.json"
     path.write_bytes(content)
-    with pytest.raises(DamageError, match=words):
-        read_json(path, "a record")
+    refused(lambda: read_json(path, "a record"), words, DamageError)
 
 
 def test_json_may_be_ninety_nine_levels_deep():
@@ -135,10 +136,7 @@ def test_what_is_read_is_what_was_written(path):
     for name, value in ARRAYS.items():
         assert arrays[name].dtype == value.dtype
         assert np.array_equal(arrays[name], value)
-
-
-def test_other_programs_can_read_it(path):
-    assert all(np.array_equal(value, ARRAYS[name]) for name, value in load(path.read_bytes()).items())
+        assert np.array_equal(load(path.read_bytes())[name], value)  # as other programs read it
 
 
 def test_views_are_written_as_they_look():
@@ -192,10 +190,6 @@ def test_the_header_is_checked_before_the_arrays_are_read(path):
     refused(lambda: read_tensors(path, "a model", refuse), "of another kind", DamagedFile)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    refused(lambda: read_tensors(tmp_path / "none", "a model", accept), "a model must be a file; there is no file")
-
-
 # ---- Values for JSON: nothing of NumPy, nothing that is not finite, and otherwise the same
 
 
@@ -227,7 +221,6 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
     """The system administrator's /dev/null would become an ordinary file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(StorageError, match="it is a device or a pipe"):
-        write_whole(pipe, b"content")
+    refused(lambda: write_whole(pipe, b"content"), "it is a device or a pipe", StorageError)
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]

@@ -8,7 +8,7 @@ from ridgeformer.models import Channels, LowRank, Preconditioned, Registers
 from ridgeformer.population import Quadratic, check_population
 from ridgeformer.theory import one_layer
 from ridgeformer.training.job import Vector
-from support import refusals, refused
+from support import each, refusals, refused, slopes
 
 MEAN = "gaussian(mean=[1,0,-1],covariance=[[1,0.2,0],[0.2,2,0],[0,0,1]])"
 CASES = [
@@ -26,13 +26,17 @@ def random_model(layout, seed=0, scale=None):
     return LinearTransformer(Full(P, Q), 3, layout)
 
 
-@pytest.mark.parametrize(("problem", "layout"), CASES)
-def test_the_population_loss_is_what_sampling_finds(problem, layout):
-    model = random_model(layout)
-    loss, _ = Quadratic.of_problem(problem, layout)(model)
+@each(*CASES)
+def test_the_population_loss_is_what_sampling_finds_and_its_gradient_that_of_differences(problem, layout):
+    """The loss is a polynomial of degree two in P and in Q: central differences are exact to rounding."""
+    model, quadratic = random_model(layout), Quadratic.of_problem(problem, layout)
+    loss, gradient = quadratic(model)
     draw = problem.moments(200_000, threads=1)
     losses = draw.losses(model.weights(draw.moments), draw.task)
     assert abs(loss - losses.mean()) < 4 * losses.std() / np.sqrt(len(losses))
+    vector = Vector(model, None)
+    expected = slopes(lambda point: quadratic(vector.model(point))[0], vector.pack(model), 1e-4)
+    np.testing.assert_allclose(vector.slope(gradient), expected, atol=1e-7 * abs(loss))
 
 
 @pytest.mark.parametrize("attention", ["sum", "mean"])
@@ -40,23 +44,12 @@ def test_lengths_that_vary_give_the_mean_over_lengths(attention):
     """Of the losses for each length alone, to rounding: E[1/n] is not 1 / E[n]."""
     layout, problem = Layout(attention), Problem(3, "2..12", 1, features="powerlaw(1)", tasks=MEAN)
     whole = Quadratic.of_problem(problem, layout)
-    each = [Quadratic.of_problem(problem.replace(context=n), layout) for n in range(2, 13)]
-    np.testing.assert_allclose(whole.second, np.mean([one.second for one in each], 0), rtol=1e-12)
-    np.testing.assert_allclose(whole.first, np.mean([one.first for one in each], 0), rtol=1e-12, atol=1e-14)
+    alone = [Quadratic.of_problem(problem.replace(context=n), layout) for n in range(2, 13)]
+    np.testing.assert_allclose(whole.second, np.mean([one.second for one in alone], 0), rtol=1e-12)
+    np.testing.assert_allclose(whole.first, np.mean([one.first for one in alone], 0), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("problem", "layout"), CASES)
-def test_the_gradient_is_that_of_finite_differences(problem, layout):
-    """The loss is a polynomial of degree two in P and in Q: central differences are exact to rounding."""
-    quadratic, model = Quadratic.of_problem(problem, layout), random_model(layout)
-    vector = Vector(model, None)
-    point, step = vector.pack(model), 1e-4 * np.eye(len(vector.pack(model)))
-    found = [quadratic(vector.model(point + e))[0] - quadratic(vector.model(point - e))[0] for e in step]
-    loss, slopes = quadratic(model)
-    np.testing.assert_allclose(vector.slope(slopes), np.array(found) / 2e-4, atol=1e-7 * abs(loss))
-
-
-@pytest.mark.parametrize("problem", [case[0] for case in CASES])
+@each(*(problem for problem, _ in CASES))
 def test_linear_weights_have_the_risk_of_the_closed_form(problem):
     W = 0.05 * np.random.default_rng(1).standard_normal((3, 3))
     found = Quadratic.of_problem(problem)(one_layer.model_of(W))[0]
@@ -70,25 +63,25 @@ def test_every_family_has_the_loss_of_its_dense_form(family):
     layout = family.layout_for(Layout(), 3)
     quadratic = Quadratic.of_problem(problem, layout)
     made = family.random(3 + layout.extra, 1, 1, 0.3, np.random.default_rng(2))
-    loss, slopes = quadratic.of_family(made)
+    loss, gradient = quadratic.of_family(made)
     assert loss == pytest.approx(quadratic.of_family(Full(*made.dense(3)))[0], rel=1e-12)
     for name, value in made.arrays.items():
         for index in np.ndindex(value.shape):
             e = np.zeros(value.shape)
             e[index] = 1e-5
             up, down = (quadratic.of_family(family(**{**made.arrays, name: value + s * e}))[0] for s in (1, -1))
-            assert slopes[name][index] == pytest.approx((up - down) / 2e-5, abs=1e-8)
+            assert gradient[name][index] == pytest.approx((up - down) / 2e-5, abs=1e-8)
 
 
 def test_a_sample_gives_the_mean_over_its_contexts():
     problem = Problem(3, 7, "uniform(0,2)", query="powerlaw(1)")
     model, draw = random_model(Layout()), problem.moments(50)
     quadratic = Quadratic.of_sample(np.asarray(draw.moments.gram), np.asarray(draw.ridge), np.asarray(draw.metric))
-    loss, slopes = quadratic(model)
+    loss, gradient = quadratic(model)
     found = model.evaluate(draw.moments, draw.ridge, metric=draw.metric, gradient=True)
     assert loss == pytest.approx(found.loss, rel=1e-12)
     for name, slope in model.family.pullback(found.gradient).items():
-        np.testing.assert_allclose(slopes[name], slope, atol=1e-12 * np.abs(slope).max())
+        np.testing.assert_allclose(gradient[name], slope, atol=1e-12 * np.abs(slope).max())
 
 
 test_what_has_no_closed_form_is_refused = refusals(
@@ -106,10 +99,14 @@ def test_more_layers_are_refused_when_called():
     refused(lambda: Quadratic.of_problem(CASES[0][0])(model), "for one layer; got 2 layers")
 
 
-@pytest.mark.parametrize("tasks", [None, "gaussian(mean=[1,0,-1])"])
+@each(None, "gaussian(mean=[1,0,-1])")
 def test_the_minimum_is_that_of_least_squares_over_contexts(tasks):
-    """The entries of G regressed on the tasks, by another route: one least-squares problem with a row per context."""
+    """The entries of G regressed on the tasks, by another route: one least-squares problem with a row per context.
+
+    Symmetric tasks need one head, others more.
+    """
     problem = Problem(3, 8, 0.5, features=[1.5, 1.0, 0.5], tasks=tasks)
+    assert (Quadratic.of_problem(problem).minimum().heads == 1) == (tasks is None)
     draw = problem.moments(300, seed=1)
     best = Quadratic.of_sample(np.asarray(draw.moments.gram), draw.task, problem.query_covariance).minimum()
     entries = draw.moments.gram[:, *np.triu_indices(4)]
@@ -117,12 +114,6 @@ def test_the_minimum_is_that_of_least_squares_over_contexts(tasks):
     assert np.allclose(best.model().weights(draw.moments), entries @ plain)
     assert best.certificate > 1e-6
     assert np.isclose(best.loss, draw.losses(entries @ plain, draw.task).mean())
-
-
-def test_symmetric_tasks_need_one_head_and_others_more():
-    problem = Problem(3, 8, 0.5, features=[1.5, 1.0, 0.5])
-    assert Quadratic.of_problem(problem).minimum().heads == 1
-    assert Quadratic.of_problem(problem.replace(tasks="gaussian(mean=[1,0,-1])")).minimum().heads > 1
 
 
 def test_too_few_contexts_have_no_certificate():

@@ -16,7 +16,7 @@ from ridgeformer.validation import array, choice, flag, integer, number, precisi
 from support import each, refusals, refused
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), Fraction(2)])
+@each(2, 2.0, np.float32(2), np.int8(2), Fraction(2))
 def test_a_number_may_have_any_real_type(value):
     assert number("rate", value) == 2.0
     assert type(number("rate", value)) is float
@@ -60,6 +60,7 @@ class Unreadable:
 
 def test_float32_stays_and_everything_else_becomes_float64():
     assert real("x", np.ones(2, np.float32)).dtype == np.float32
+    assert array("x", np.ones((5, 2)), ("B", 2)).shape == (5, 2)  # a letter stands for any extent
     for given in ([1, 2], np.ones(2, np.float16), np.ones(2, np.uint8), np.ones(2, ">f8"), (1.0, 2.0)):
         found = real("x", given)
         assert found.dtype == np.float64
@@ -80,21 +81,11 @@ test_what_is_no_array_of_the_shape_is_refused = refusals(
 )
 
 
-def test_a_letter_stands_for_any_extent():
-    assert array("x", np.ones((5, 2)), ("B", 2)).shape == (5, 2)
-
-
-@pytest.mark.parametrize("name", ["float32", np.float32, np.dtype("f4")])
-def test_a_precision_has_many_names(name):
-    assert precision(name) is np.float32
-
-
-@pytest.mark.parametrize("odd", ["float16", int, None, 3, [], "double trouble", object()])
-def test_other_precisions_are_refused(odd):
-    if odd is None:  # NumPy's default, which is float64
-        assert precision(odd) is np.float64
-        return
-    refused(lambda: precision(odd), "dtype must be float32 or float64")
+def test_a_precision_has_many_names():
+    assert {precision(name) for name in ("float32", np.float32, np.dtype("f4"))} == {np.float32}
+    assert precision(None) is np.float64  # as for NumPy
+    for odd in ("float16", int, 3, [], "double trouble", object()):
+        refused(lambda odd=odd: precision(odd), "dtype must be float32 or float64")
 
 
 def test_a_flag_is_true_or_false():

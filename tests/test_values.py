@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeformer
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, zoo
+from ridgeformer import Diag, Full, GDpp, LinearTransformer, Moments, Problem, load, zoo
 from ridgeformer.noise import Categorical, Noise, Tokens, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Features, Pool, Tasks
@@ -87,12 +87,10 @@ def test_arrays_are_read_only(name):
         lambda: array[...].__setitem__(0, 0.5),
         lambda: array.__imul__(2),
         lambda: array.T.__iadd__(1),
+        lambda: array.fill(0),
     ):
-        with pytest.raises(ValueError, match="read-only"):
-            change()
-    refused(lambda: array.fill(0), "read-only", ValueError)
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        array.flags.writeable = True
+        refused(change, "read-only", ValueError)
+    refused(lambda: setattr(array.flags, "writeable", True), "WRITEABLE", ValueError)
     assert np.array_equal(array, before)
     before[0] = 0.5  # a copy may be changed
 
@@ -152,8 +150,7 @@ def test_mappings_of_the_zoo_are_read_only():
         lambda: zoo.shipped().records.popitem(),
         lambda: next(iter(zoo.shipped().records.values())).clear(),
     ):
-        with pytest.raises(InputError, match=r"this dict must not change; got an assignment\. Change a copy"):
-            change()
+        refused(change, "this dict must not change; got an assignment. Change a copy")
     assert json.loads(json.dumps(asdict(made)))["spec"] == made.spec
     assert isinstance(copy.deepcopy(made.spec), ReadOnlyDict)
     mine = dict(made.spec)
@@ -165,8 +162,7 @@ def test_copies_and_pickles_are_read_only_too(value):
     assert copy.copy(value) is copy.deepcopy(value) is value
     again = pickle.loads(pickle.dumps(value))
     assert str(again) == str(value)
-    with pytest.raises(InputError, match="must not change"):
-        again.anything = 1
+    refused(lambda: setattr(again, "anything", 1), "must not change")
 
 
 def test_frozen_leaves_what_is_read_only_as_it_is():
@@ -197,8 +193,7 @@ def test_a_class_of_the_user_s_own_is_sealed_after_its_init():
     mine = Mine(given)
     given[:] = 1
     assert not mine.numbers.any()
-    with pytest.raises(InputError, match="a Mine must not change; got an assignment to numbers"):
-        mine.numbers = 3
+    refused(lambda: setattr(mine, "numbers", 3), "a Mine must not change; got an assignment to numbers")
 
 
 # ---- edit ---------------------------------------------------------------------------------------------------

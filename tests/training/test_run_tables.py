@@ -1,8 +1,10 @@
 """`ridgeformer runs` and `Runs.load` on folders in which runs are damaged: the others are listed, the damaged named."""
 
 import dataclasses
+import functools
 import json
 import math
+import operator
 import os
 import re
 import shutil
@@ -12,7 +14,7 @@ import pytest
 
 from commands import call
 from own_problems import Varying
-from ridgeformer import InputError, Problem, train, train_many
+from ridgeformer import Problem, train, train_many
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Runs, Search
 from support import refused, write_record
@@ -34,84 +36,61 @@ def runs(trained, tmp_path):
     return (tmp_path / "runs", *sorted((tmp_path / "runs").iterdir()))
 
 
-def replace(path, content):
-    path.unlink()
-    path.write_bytes(content)
+def changed(*keys, value):
+    """A function that writes another value into a record, which stays whole but makes no sense."""
+
+    def change(path):
+        record = json.loads(path.read_text())
+        inner = functools.reduce(operator.getitem, keys[:-1], record)
+        if value is KeyError:
+            del inner[keys[-1]]
+        else:
+            inner[keys[-1]] = value
+        write_record(path.parent, record)
+
+    return change
 
 
-def change(path, *keys, value):
-    record = json.loads(path.read_text())
-    inner = record
-    for key in keys[:-1]:
-        inner = inner[key]
-    if value is KeyError:
-        del inner[keys[-1]]
-    else:
-        inner[keys[-1]] = value
-    write_record(path.parent, record)  # a record that is whole but makes no sense
+def written(content):
+    """A function that writes something else into a file."""
+    return lambda path: path.write_bytes(content)
 
 
-def nest(path, depth):
+def nest(path):
     text = path.read_text().rstrip().removesuffix("}")
-    path.write_text(f'{text}, "more": {"[" * depth}{"]" * depth}}}')
+    path.write_text(f'{text}, "more": {"[" * 900}{"]" * 900}}}')
 
 
-def make_folder(path):
-    path.unlink()
-    path.mkdir()
+def anew(make):
+    """A function that makes something else in the place of a file."""
+    return lambda path: [path.unlink(), make(path)]
 
 
-def make_pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def grow(path):
-    with path.open("ab") as file:
-        file.truncate(5_000_000_000)
-
-
-def point_nowhere(path):
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
-RECORD = "record.json"
+NO_MODEL = "a finished run has a model; model.safetensors is no file"
+RECORD, MODEL = "record.json", "model.safetensors"
 DAMAGES = {
-    "garbage": (lambda run: replace(run / RECORD, bytes(range(256))), "must hold JSON"),
-    "a list": (lambda run: replace(run / RECORD, b"[]"), "must hold a JSON object"),
-    "deep": (lambda run: replace(run / RECORD, b"[" * 100_000), "RecursionError|must hold JSON"),
-    "rather deep": (lambda run: nest(run / RECORD, 900), "RecursionError|must hold JSON"),
-    "a folder": (lambda run: make_folder(run / RECORD), "a record must be a file; .*record.json is a folder"),
-    "a pipe": (lambda run: make_pipe(run / RECORD), "a record must be an ordinary file; .*is a pipe"),
-    "huge": (lambda run: grow(run / RECORD), "may have 16,777,216 bytes; .* has 5,000,000,"),
-    "a broken link": (lambda run: point_nowhere(run / RECORD), "has a record.json; .* has none yet"),
-    "of another program": (lambda run: replace(run / RECORD, b"{}"), "must be one that ridgeformer wrote"),
-    "of the future": (lambda run: change(run / RECORD, "version", value=99), "a newer ridgeformer"),
-    "no result": (lambda run: change(run / RECORD, "result", value=KeyError), "KeyError: 'result'"),
-    "loss nan": (
-        lambda run: change(run / RECORD, "result", "loss", value=math.nan),
-        "loss .* finite number; it is nan",
-    ),
-    "loss huge": (lambda run: change(run / RECORD, "result", "loss", value=10**400), "OverflowError|finite number"),
-    "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "several dimensions; it is '2'"),
-    "dim huge": (lambda run: change(run / RECORD, "spec", "dim", value=f"1..{10**15}"), "dim must be at most 4096"),
-    "noise a list": (lambda run: change(run / RECORD, "spec", "noise", value=[]), "noise must be of type str"),
-    "no noise": (lambda run: change(run / RECORD, "spec", "noise", value=KeyError), "KeyError: 'noise'"),
-    "protocol a list": (
-        lambda run: change(run / RECORD, "spec", "protocol", value=[]),
-        "protocol must be of type dict",
-    ),
-    "no model": (
-        lambda run: (run / "model.safetensors").unlink(),
-        "a finished run has a model; model.safetensors is no file",
-    ),
-    "a folder as model": (
-        lambda run: make_folder(run / "model.safetensors"),
-        "a finished run has a model; model.safetensors is no file",
-    ),
+    "garbage": (written(bytes(range(256))), "must hold JSON"),
+    "a list": (written(b"[]"), "must hold a JSON object"),
+    "deep": (written(b"[" * 100_000), "RecursionError|must hold JSON"),
+    "rather deep": (nest, "RecursionError|must hold JSON"),
+    "a folder": (anew(os.mkdir), "a record must be a file; .*record.json is a folder"),
+    "a pipe": (anew(os.mkfifo), "a record must be an ordinary file; .*is a pipe"),
+    "huge": (lambda record: os.truncate(record, 5_000_000_000), "may have 16,777,216 bytes; .* has 5,000,000,"),
+    "a broken link": (anew(lambda record: record.symlink_to("nowhere")), "has a record.json; .* has none yet"),
+    "of another program": (written(b"{}"), "must be one that ridgeformer wrote"),
+    "of the future": (changed("version", value=99), "a newer ridgeformer"),
+    "no result": (changed("result", value=KeyError), "KeyError: 'result'"),
+    "loss nan": (changed("result", "loss", value=math.nan), "loss .* finite number; it is nan"),
+    "loss huge": (changed("result", "loss", value=10**400), "OverflowError|finite number"),
+    "dim text": (changed("spec", "dim", value="2"), "several dimensions; it is '2'"),
+    "dim huge": (changed("spec", "dim", value=f"1..{10**15}"), "dim must be at most 4096"),
+    "noise a list": (changed("spec", "noise", value=[]), "noise must be of type str"),
+    "no noise": (changed("spec", "noise", value=KeyError), "KeyError: 'noise'"),
+    "protocol a list": (changed("spec", "protocol", value=[]), "protocol must be of type dict"),
+    "no model": (lambda record: record.with_name(MODEL).unlink(), NO_MODEL),
+    "a folder as model": (lambda record: anew(os.mkdir)(record.with_name(MODEL)), NO_MODEL),
     "unfinished, spec garbage": (
-        lambda run: [(run / RECORD).unlink(), replace(run / "spec.json", b"{")],
+        lambda record: [record.unlink(), record.with_name("spec.json").write_text("{")],
         "a spec must hold JSON",
     ),
 }
@@ -121,13 +100,11 @@ DAMAGES = {
 def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
     folder, first, second = runs
     spoil, words = DAMAGES[damage]
-    spoil(first)
+    spoil(first / RECORD)
     good, bad = Runs.load(folder).entries
-    assert (good.folder, bad.folder) == (second, first)
+    assert (good.folder, bad.folder, bad.status) == (second, first, "damaged")
     assert good.loss < math.inf
-    assert bad.status == "damaged"
-    with pytest.raises(InputError, match=words):
-        raise InputError(bad.damage)
+    assert re.search(words, bad.damage)
     assert len(bad.damage) <= 500
     assert "\n" not in bad.damage
 
@@ -139,7 +116,7 @@ def show(*arguments):
 @pytest.mark.parametrize("damage", ["garbage", "deep", "a folder", "a pipe", "loss nan", "no model"])
 def test_show_names_damaged_runs(runs, damage):
     folder, first, second = runs
-    DAMAGES[damage][0](first)
+    DAMAGES[damage][0](first / RECORD)
     listed = show(folder)
     assert listed.returncode == 1
     assert second.name in listed.stdout
@@ -192,7 +169,7 @@ def test_unfinished_runs_come_last_and_are_no_damage(runs):
 def test_what_is_infinite_is_null_in_json(runs):
     """`Infinity` is no JSON, and most readers refuse it."""
     folder, first, _ = runs
-    change(first / RECORD, "result", "largest", value=math.inf)
+    changed("result", "largest", value=math.inf)(first / RECORD)
     for place in (folder, first):
         text = show(place, "--json").stdout
         assert "Infinity" not in text
@@ -202,29 +179,25 @@ def test_what_is_infinite_is_null_in_json(runs):
 def test_a_listed_loss_below_its_floor_is_a_warning(runs):
     """In the list, too, where many losses are read at a glance."""
     folder, first, _ = runs
-    result = json.loads((first / RECORD).read_text())["result"]
-    change(first / RECORD, "result", value={**result, "loss": 0.1, "error": 0.01, "floor": 0.3, "floor_error": 0.02})
+    for name, value in {"loss": 0.1, "error": 0.01, "floor": 0.3, "floor_error": 0.02}.items():
+        changed("result", name, value=value)(first / RECORD)
     words = f"below the Bayes floor; {first.name} has 0.1 .*the floor is 0.3"
     with pytest.warns(BelowFloorWarning, match=words) as seen:
         assert len(Runs.load(folder).entries) == 2
     assert len(seen) == 1
     listed = show(folder)
     assert listed.returncode == 0
-    assert listed.stderr.startswith(
-        "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor"
-    )
-    assert listed.stderr.count("\n") == 1
-    change(first / RECORD, "result", "error", value=10**400)  # nothing to compare with, and no error
+    words = "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor.*\n"
+    assert re.fullmatch(words, listed.stderr)
+    changed("result", "error", value=10**400)(first / RECORD)  # nothing to compare with, and no error
     assert len(Runs.load(folder).entries) == 2
 
 
 def test_what_is_no_folder_of_runs(tmp_path):
     refused(lambda: Runs.load(tmp_path / "nothing"), "runs are stored in a folder; ... cannot be read as one (No such")
     assert Runs.load(tmp_path).entries == ()
-    assert (
-        "is not the folder of a run, and there are no runs in it. Name the folder that was given to --out"
-        in show(tmp_path).stderr
-    )
+    words = "is not the folder of a run, and there are no runs in it. Name the folder that was given to --out"
+    assert words in show(tmp_path).stderr
 
 
 PROBLEM = Problem(3, 6, "uniform(0,2)")
@@ -280,9 +253,7 @@ def test_a_run_that_lost_against_another_seed_did_not_converge():
     other, result = dataclasses.replace(run.spec, seed=1), dataclasses.replace(run.result, loss=2 * run.loss)
     worse = dataclasses.replace(run, spec=other, result=result)
     runs = Runs.of([run, worse])
-    assert [(row["status"], row["remark"]) for row in runs.rows()] == [
-        ("converged", ""),
-        ("converged", "local minimum"),
-    ]
+    assert [row["status"] for row in runs.rows()] == ["converged"] * 2
+    assert [row["remark"] for row in runs.rows()] == ["", "local minimum"]
     assert "local minimum" in str(runs)
     assert "remark" not in str(runs[:1])

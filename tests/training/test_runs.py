@@ -13,16 +13,20 @@ import pytest
 from safetensors.numpy import save_file
 
 import killing
-from ridgeformer import InputError, Layout, Problem, Training, load, train
+from ridgeformer import Layout, Problem, Training, load, train
 from ridgeformer.errors import StorageError
 from ridgeformer.files import digest, pack, read_tensors
 from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder, Journal
-from support import each, refused
+from support import each, refused, same_model
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
-QUICK = Search(effort=0.2)
+HOW = {"protocol": Search(effort=0.2), "sequences": 1000}
+
+
+class Stop(Exception):
+    """Raised in the middle of a run."""
 
 
 @pytest.fixture
@@ -42,9 +46,6 @@ def test_a_journal_lets_a_run_go_on(tmp_path):
     """Stopped by its progress function after each piece of work, it never does the same piece twice."""
     pieces = []
 
-    class Stop(Exception):
-        pass
-
     def stop(progress):
         pieces.append((progress.spec, progress.phase, progress.fraction))  # losses of two starts may be equal
         raise Stop
@@ -60,15 +61,14 @@ def test_a_journal_lets_a_run_go_on(tmp_path):
     whole = train(problem, "full", 1, protocol=protocol, sequences=1000)
     assert len(pieces) > 5
     assert len(set(pieces)) == len(pieces)
-    for a, b in zip(found.model.family.arrays.values(), whole.model.family.arrays.values(), strict=True):
-        assert (a == b).all()
+    assert same_model(found.model, whole.model)
     assert found.history == whole.history
 
 
 def test_a_finished_run_is_found(tmp_path):
-    first = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path)
+    first = train(SMALL, "diag", 2, **HOW, out=tmp_path)
     seen = []
-    second = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path, callbacks=[seen.append])
+    second = train(SMALL, "diag", 2, **HOW, out=tmp_path, callbacks=[seen.append])
     assert not seen
     assert second.record() == first.record() == Training.load(first.folder).record()
     assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == ["diag", "diag", "gdpp", "gdpp"]
@@ -92,8 +92,7 @@ def test_a_heading_names_the_layout(family, layout, words):
 
 @pytest.mark.slow
 def test_two_processes_on_one_run_do_no_harm(tmp_path):
-    places = [tmp_path / "whole", tmp_path / "both", tmp_path / "both"]
-    for process in [killing.start(place, killing.FULL) for place in places]:
+    for process in [killing.start(tmp_path / name, killing.FULL) for name in ("whole", "both", "both")]:
         killing.finish(process)
     assert killing.content(tmp_path / "whole") == killing.content(tmp_path / "both")
 
@@ -108,8 +107,7 @@ def test_two_processes_that_store_one_run_in_turns(tmp_path):
 def test_a_run_that_another_process_finished_is_kept(tmp_path):
     first = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     runs = Folder(tmp_path)
-    journal = runs.journal(first.spec, {})
-    journal.write()
+    runs.journal(first.spec, {}).write()
     runs.store(dataclasses.replace(first, seconds=1e9))
     assert Training.load(first.folder).record() == first.record()
     assert sorted(path.name for path in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
@@ -138,20 +136,19 @@ def test_a_folder_that_holds_another_run(done, tmp_path, name):
     path.write_text(text)
     with pytest.warns(DamagedRunWarning, match=r"its checksum differs.*trained again|another run; it is written anew"):
         again = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
-    assert equal(again, done)
+    assert same_model(again.model, done.model)
     assert (done.folder / f"damaged-{name}").read_text() == text
 
 
 @each(
     (lambda f: (f / "record.json").unlink(), "has none yet. Train it to its end"),
     (lambda f: (f / "model.safetensors").write_bytes(b"no"), "truncated, corrupt or of another kind"),
-    (lambda f: shutil.rmtree(f), "a run is a folder; .* is not there"),
+    (lambda f: shutil.rmtree(f), "a run is a folder; ... is not there"),
 )
 def test_a_damaged_run(damage, message, done):
     """Damage to the record itself is in test_run_tables.py."""
     damage(done.folder)
-    with pytest.raises(InputError, match=message):
-        Training.load(done.folder)
+    refused(lambda: Training.load(done.folder), message)
 
 
 def test_a_family_that_is_not_there(done):
@@ -159,10 +156,6 @@ def test_a_family_that_is_not_there(done):
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
     refused(lambda: Training.load(done.folder), "got 'mine'. Name one of these. A family of your own has a name once")
     refused(lambda: train(SMALL, "gdpp", 1, out=3), "runs need the name of a folder; got 3")
-
-
-def equal(one, other):
-    return all((a == b).all() for a, b in zip(*(t.model.family.arrays.values() for t in (one, other)), strict=True))
 
 
 def test_folders_that_are_no_run(done, tmp_path):
@@ -189,7 +182,7 @@ def test_files_that_were_set_aside_are_not_overwritten(done, tmp_path):
     for text in ("first", "second", "third"):
         (done.folder / "record.json").write_text(text)
         with pytest.warns(DamagedRunWarning, match="trained again; its damaged files are kept"):
-            assert equal(train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path), done)
+            assert same_model(train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path).model, done.model)
     kept = {path.name: path.read_text() for path in done.folder.glob("damaged-*record.json")}
     assert kept == {"damaged-record.json": "first", "damaged-2-record.json": "second", "damaged-3-record.json": "third"}
 
@@ -242,48 +235,44 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
     runs = Folder(tmp_path, interval=0.0)
     with pytest.raises(StorageError, match=r"cannot be written .No space left on device.*intact"):
-        train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs, callbacks=[fill])
+        train(SMALL, "diag", 1, **HOW, out=runs, callbacks=[fill])
     assert list(tmp_path.glob("*/journal.safetensors"))
     assert not list(tmp_path.glob("*/.*.tmp"))
     monkeypatch.setattr(os, "fsync", real)
-    found = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs)
-    assert found.history == train(SMALL, "diag", 1, protocol=QUICK, sequences=1000).history
+    found = train(SMALL, "diag", 1, **HOW, out=runs)
+    assert found.history == train(SMALL, "diag", 1, **HOW).history
 
 
 # ---- runs that check themselves -----------------------------------------------------------------------------
 
 
-class Stop(Exception):
-    """Raised in the middle of a run."""
-
-
-def interrupted(folder, family="diag", layers=1, after=5, problem=SMALL):
-    """A run that stopped after some pieces of work, and the path of its journal."""
-    seen = []
+@pytest.fixture
+def journal(tmp_path):
+    """The journal of a run that stopped after five pieces of work."""
+    fractions = []
 
     def stop(progress):
-        seen.append(progress)
-        if progress.spec.family.name == family and sum(p.spec.family.name == family for p in seen) == after:
+        if progress.spec.family.name == "diag":
+            fractions.append(progress.fraction)
+        if len(fractions) == 5:
             raise Stop
 
-    runs = Folder(folder, interval=0.0)
     with pytest.raises(Stop):
-        train(problem, family, layers, protocol=QUICK, sequences=1000, out=runs, callbacks=[stop])
-    (journal,) = folder.glob("*/journal.safetensors")
-    return journal
+        train(SMALL, "diag", 1, **HOW, out=Folder(tmp_path, interval=0.0), callbacks=[stop])
+    (path,) = tmp_path.glob("*/journal.safetensors")
+    return path
 
 
-def resumed(folder):
-    return train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=Folder(folder, interval=0.0))
+def resumed(journal):
+    return train(SMALL, "diag", 1, **HOW, out=Folder(journal.parents[1], interval=0.0))
 
 
 @functools.cache
 def undisturbed():
-    return train(SMALL, "diag", 1, protocol=QUICK, sequences=1000)
+    return train(SMALL, "diag", 1, **HOW)
 
 
-def test_what_comes_before_the_damage_is_used(tmp_path):
-    journal = interrupted(tmp_path)
+def test_what_comes_before_the_damage_is_used(journal):
     content = Journal(journal, writer=writer(journal))
     names = list(content._pieces)
     content._pieces[names[3]]["point"] = content._pieces[names[3]]["point"] + 1
@@ -295,15 +284,14 @@ def test_what_comes_before_the_damage_is_used(tmp_path):
     assert list(again._pieces) == names[:3]
     assert again.history == content.history[:3]
     with pytest.warns(DamagedRunWarning):
-        assert equal(resumed(tmp_path), undisturbed())
+        assert same_model(resumed(journal).model, undisturbed().model)
 
 
 def writer(journal):
     return json.loads(read_tensors(journal, "a journal", lambda metadata: None)[0]["facts"])["writer"]
 
 
-def test_a_journal_says_which_run_version_and_engine_wrote_it(tmp_path):
-    journal = interrupted(tmp_path)
+def test_a_journal_says_which_run_version_and_engine_wrote_it(journal):
     assert writer(journal) == {
         "run": journal.parent.name,
         "ridgeformer": undisturbed().made_with["ridgeformer"],
@@ -322,27 +310,26 @@ def test_a_journal_says_which_run_version_and_engine_wrote_it(tmp_path):
     kept.writer["engine"] = "another"
     kept.write()
     with pytest.warns(DamagedRunWarning, match="was written by another engine another, now"):
-        assert equal(resumed(tmp_path), undisturbed())
+        assert same_model(resumed(journal).model, undisturbed().model)
 
 
-def test_a_journal_of_version_0_1_is_reported(tmp_path):
+def test_a_journal_of_version_0_1_is_reported(journal):
     """It had no checksums, so nobody can say whether it is sound."""
-    journal = interrupted(tmp_path)
     save_file({"0/point": np.zeros(3)}, journal, metadata={"history": "[]", "seconds": "1.0", "names": '["race/0"]'})
     with pytest.warns(DamagedRunWarning, match=r"is damaged .it is not a journal of this version.*from its beginning"):
-        assert equal(resumed(tmp_path), undisturbed())
+        assert same_model(resumed(journal).model, undisturbed().model)
 
 
 @pytest.mark.parametrize(("family", "layers"), [("diag", 2), ("gdpp", 1), ("diag", 1)])
 def test_a_model_of_another_run_is_not_accepted(tmp_path, family, layers):
     """Another depth, another family, and other weights of the same shape."""
-    done = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
-    other = train(SMALL, family, layers, seed=1, protocol=QUICK, sequences=1000, out=tmp_path / "others")
+    done = train(SMALL, "diag", 1, **HOW, out=tmp_path / "runs")
+    other = train(SMALL, family, layers, seed=1, **HOW, out=tmp_path / "others")
     shutil.copy(other.folder / "model.safetensors", done.folder / "model.safetensors")
     refused(lambda: Training.load(done.folder), "a run's model must be the one that was trained")
     with pytest.warns(DamagedRunWarning, match=r"must be the one that was trained.*trained again.*damaged-"):
-        again = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
-    assert equal(again, done)
+        again = train(SMALL, "diag", 1, **HOW, out=tmp_path / "runs")
+    assert same_model(again.model, done.model)
     assert again.loss == done.loss
     assert load(done.folder / "damaged-model.safetensors").layers == layers
     assert Training.load(done.folder).loss == done.loss
@@ -382,5 +369,5 @@ def test_a_thousand_layers_are_no_recursion(tmp_path):
         raise Stop
 
     with pytest.raises(Stop):
-        train(SMALL, "full", 1000, protocol=QUICK, sequences=1000, out=tmp_path, callbacks=[stop])
+        train(SMALL, "full", 1000, **HOW, out=tmp_path, callbacks=[stop])
     assert seen
