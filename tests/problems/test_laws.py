@@ -218,6 +218,13 @@ def test_the_metric_is_that_of_sampled_queries(features, query, tasks):
         assert same(np.round(expected, 8), np.round(quadratic(theirs[name], tokens.second), 8))
 
 
+def test_queries_of_whole_sequences_have_their_metric():
+    """Of standardised features, whose queries are centred by the mean of the context: 1 / 8 more. Errors are 2 %."""
+    s = Problem(3, 8, 1, features="standardised()").sequences(4000, seed=1, queries=16)
+    found, expected = np.square(s.queries).mean(), np.einsum("bii->b", s.metric).mean() / 3
+    assert found == pytest.approx(expected, rel=0.05)
+
+
 def test_these_tests_can_fail():
     """One token too many, a scale of features that is a little too wide, a mean that is forgotten."""
     for wrong, right in (
