@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, GDpp, LinearTransformer, Problem, compare, evaluate, floor, load, train
-from ridgeformer.evaluation.sequence_losses import EVALUATION, blocks
+from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, IterativeRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.training import Search
-from support import each, refusals, refused, tame_model
+from support import refusals, refused, tame_model
 
 PROBLEM = Problem(noise="uniform(0,5)")
 
@@ -51,7 +51,7 @@ def yardsticks(problem, **options):
     return compare(problem, predictors, **options)
 
 
-@each(*(noise if noise == "uniform(0,5)" else pytest.param(noise, marks=pytest.mark.long) for noise in PRINTED))
+@pytest.mark.parametrize("noise", [pytest.param(n, marks=[pytest.mark.long] * (n != "uniform(0,5)")) for n in PRINTED])
 def test_the_baselines_of_table_1(noise):
     """Within 1 % of the exact values (or 4 standard errors of ours), and of the paper's within four standard errors of
     its own estimator at its 100,000 sequences, plus the rounding of the printed digits.
@@ -108,24 +108,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.long
-def test_ten_million_sequences_need_no_more_memory_than_a_hundred_thousand():
-    """But for the allocator's mood."""
-    assert memory_of_an_evaluation(10, 10_000_000) < memory_of_an_evaluation(10, 100_000) + 30
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_dimension_squared():
-    """500 Gram matrices of 513 rows alone have 1 GB."""
-    assert memory_of_an_evaluation(512, 500) < memory_of_an_evaluation(10, 500) + 300
-
-
-def test_blocks_hold_every_sequence_once():
-    for dim, largest in ((2, 7), (60, 1127), (3000, 1)):
-        parts = list(blocks(5000, dim, 7 if dim == 2 else 16_384))
-        assert [first for first, _ in parts] == list(np.cumsum([0] + [count for _, count in parts])[:-1])
-        assert sum(count for _, count in parts) == 5000
-        assert max(count for _, count in parts) == largest
+@pytest.mark.parametrize(
+    ("large", "small", "megabytes"),
+    [
+        pytest.param((10, 10_000_000), (10, 100_000), 30, marks=pytest.mark.long),  # but for the allocator's mood
+        pytest.param((512, 500), (10, 500), 300, marks=pytest.mark.slow),  # 500 Gram matrices alone have 1 GB
+    ],
+)
+def test_memory_grows_neither_with_sequences_nor_with_the_dimension_squared(large, small, megabytes):
+    assert memory_of_an_evaluation(*large) < memory_of_an_evaluation(*small) + megabytes
 
 
 class Cheater:

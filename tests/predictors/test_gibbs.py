@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import exp1
 
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare
-from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, discrete, gibbs
+from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, discrete
 from ridgeformer.problems import problem_from_dict
 from ridgeformer.problems.tasks import Tasks
 from support import each
@@ -128,13 +128,6 @@ def test_errors_of_the_gram_bound_are_those_of_its_own_posterior(monkeypatch):
         law = bound.noise.of_gram(int(part.context))
         expected[index] = SparseBayes("sparse(2)", law, scans=20).errors(part)
     np.testing.assert_array_equal(bound.errors(moments), expected)
-
-
-def test_chains_start_with_subsets_of_the_prior():
-    """A binomial number of weights: its mean over 4,000 chains is within four standard errors of p d."""
-    tasks = gibbs.conditional(Tasks.of("sparse(p=0.3)"), 10)
-    sizes = tasks.start(4000, 10, np.random.default_rng(0)).sum(1)
-    assert sizes.mean() == pytest.approx(3, abs=4 * np.sqrt(10 * 0.3 * 0.7 / 4000))
 
 
 def test_the_nearest_task_of_a_pool_wins_however_far_away_all_are():

@@ -215,22 +215,3 @@ def test_second_moments_of_trees_and_lists_against_each_subset_by_hand():
         np.testing.assert_allclose(found[1], second, rtol=1e-10, atol=1e-12)
     for name in ("log_det", "residual"):
         np.testing.assert_allclose(getattr(others, name), getattr(solved, name), rtol=1e-10, atol=1e-12)
-
-
-def test_the_evidence_of_a_share_of_the_variance_is_that_of_multivariate_t_labels():
-    """Labels are t with 2 degrees of freedom and the shape R^2 / k X X' + (1 - R^2), given R^2."""
-    from scipy.stats import beta, multivariate_t
-
-    x, y, S, a, total = contexts(3, 1)
-    for size in (0, 2, 3):
-        g = np.arange(size)
-        share = 0.3 if size else 0.0
-        c = size * (1 - share) / share if size else 1.0
-        shape = (share / max(size, 1)) * x[0][:, g] @ x[0][:, g].T + (1 - share) * np.eye(7)
-        expected = multivariate_t(np.zeros(7), shape, df=2).logpdf(y[0])
-        if size:  # d R^2 / d log c = R^2 (1 - R^2)
-            expected += beta(2, 0.7).logpdf(share) + np.log(share * (1 - share))
-        inner = S[0][np.ix_(g, g)] + c * np.eye(size)
-        residual = total[0] - a[0][g] @ np.linalg.solve(inner, a[0][g])
-        found = lists.share_evidence(np.linalg.slogdet(inner)[1], residual, c, 7, size, (2, 0.7))
-        np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -21,7 +21,10 @@ def model():
 
 
 def test_one_more_token_in_every_form(model):
-    """Token form, moment form, and the sources in NumPy and PyTorch, which work at any dimension."""
+    """Token form, moment form, PyTorch, and the sources in NumPy and PyTorch, which work at any dimension."""
+    torch = pytest.importorskip("torch")
+    from ridgeformer.torch import to_torch
+
     found = model.predict(X, Y, QUERIES)
     weights = model.weights(Moments.from_tokens(X, Y))
     assert found == pytest.approx(np.einsum("bmd,bd->bm", QUERIES, weights), abs=1e-12)
@@ -31,18 +34,10 @@ def test_one_more_token_in_every_form(model):
     small = model.at_dim(2).predict(X[..., :2], Y, QUERIES[..., :2])
     assert written["predict"](X[..., :2], Y, QUERIES[..., :2]) == pytest.approx(small, abs=1e-12)
     assert "\\sqrt{2 d}" in export(model, "latex")
-
-
-def test_one_more_token_in_torch(model):
-    torch = pytest.importorskip("torch")
-    from ridgeformer.torch import to_torch
-
-    found, tensors = model.predict(X, Y, QUERIES), [torch.tensor(value) for value in (X, Y, QUERIES)]
-    written: dict = {}
     exec(export(model, "torch"), written)
-    ours = written["LinearTransformer"](dtype=torch.float64).predict(*tensors)
-    assert ours.detach().numpy() == pytest.approx(found, abs=1e-12)
-    assert to_torch(model)(*tensors).detach().numpy() == pytest.approx(found, abs=1e-12)
+    for predict in (written["LinearTransformer"](dtype=torch.float64).predict, to_torch(model)):
+        ours = predict(*(torch.tensor(value) for value in (X, Y, QUERIES))).detach().numpy()
+        assert ours == pytest.approx(found, abs=1e-12)
 
 
 @pytest.mark.parametrize("options", [{}, {"signal": 1.0}, {"own_scale": True}], ids=str)

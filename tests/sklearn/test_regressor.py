@@ -57,10 +57,10 @@ def standardised(X, y):
     return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
 
 
-def by_grid(Z, t, query, features, intercept=True, grid=400):
+def by_grid(Z, t, query, features, intercept=True, grid=400, r2=(1, 1)):
     """p(labels), and E of a label, its square and the noise level, with some features: R^2 and V on a fine grid.
 
-    R^2 is uniform, and V inverse gamma worth two examples. Without an intercept nothing is projected out.
+    R^2 has a beta law, and V is inverse gamma worth two examples. Without an intercept nothing is projected out.
     """
     n, Z, query = len(t), Z[:, features], query[features]
     H, k = contrasts(n) if intercept else np.eye(n), max(len(features), 1)
@@ -79,7 +79,7 @@ def by_grid(Z, t, query, features, intercept=True, grid=400):
         second[i] = mean[i] ** 2 + (chance @ V / chance.sum()) * (spread + noise)
         level[i] = np.sqrt(1 - share) * (chance @ np.sqrt(V) / chance.sum())
     steps = np.sin(2 * angles) * np.pi / 2 / grid if features else np.ones(1)  # dR^2 = sin(2 angle) d angle
-    mass = np.exp(logs - logs.max()) * steps
+    mass = np.exp(logs - logs.max()) * steps * (stats.beta(*r2).pdf(np.sin(angles) ** 2) if features else 1)
     evidence = np.log(mass.sum() * np.log(V[1] / V[0])) + logs.max() - 0.5 * len(H) * np.log(2 * np.pi)
     return evidence, *(mass @ part / mass.sum() for part in (mean, second, level))
 
@@ -110,8 +110,10 @@ def test_with_all_features_against_a_grid_over_both_unknowns(n, d):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize(("n", "d", "sizes"), [(20, 3, (1, 1)), (4, 4, (2, 0.5))])
-def test_the_default_against_a_grid_for_every_subset(n, d, sizes, intercept):
+@pytest.mark.parametrize(
+    ("n", "d", "sizes", "r2"), [(20, 3, (1, 1), (1, 1)), (4, 4, (2, 0.5), (1, 1)), (9, 3, (1, 1), (2, 1.5))]
+)
+def test_priors_against_a_grid_for_every_subset(n, d, sizes, r2, intercept):
     """The number of features is beta-binomial, and subsets of one size are equally likely."""
     from scipy.stats import betabinom
 
@@ -119,9 +121,9 @@ def test_the_default_against_a_grid_for_every_subset(n, d, sizes, intercept):
     query = np.linspace(-1, 2, d)
     Z, t = standardised(X, y) if intercept else (X / np.sqrt(np.mean(X**2, 0)), y / np.sqrt(np.mean(y**2)))
     subsets = [list(one) for k in range(d + 1) for one in combinations(range(d), k)]
-    found = np.array([by_grid(Z, t, query, one, intercept) for one in subsets])
+    found = np.array([by_grid(Z, t, query, one, intercept, r2=r2) for one in subsets])
     prior = [betabinom(d, *sizes).logpmf(len(one)) - np.log(comb(d, len(one))) for one in subsets]
-    model = InContextRegressor(size_prior=sizes, fit_intercept=intercept, calibration=None).fit(X, y)
+    model = InContextRegressor(size_prior=sizes, r2_prior=r2, fit_intercept=intercept, calibration=None).fit(X, y)
     chance = assert_distribution(model, X, y, query, found[:, 0] + prior, found[:, 1:], intercept)
     inclusion = [sum(p for one, p in zip(subsets, chance, strict=True) if j in one) for j in range(d)]
     np.testing.assert_allclose(model.inclusion_, inclusion, atol=1e-3)

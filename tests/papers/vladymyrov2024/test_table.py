@@ -38,15 +38,12 @@ def evidence(root):
     return Evidence(small_outcome(root).results.stored)
 
 
-def test_the_paper_prints_240_numbers():
+def test_the_paper_prints_240_numbers_and_the_grid_is_all_cells_with_five_seeds():
     table = printed()
     assert len(table) == 240
     assert table["full", 7, NOISE] == (0.010, 0.0005)
     assert table["gdpp", 4, "uniform(0,0)"][1] == pytest.approx(5e-8)
     assert table["TunedRR", None, "uniform(0,7)"][0] == 0.068
-
-
-def test_the_grid_is_all_cells_with_five_seeds():
     specs = list(grid().specs())
     assert len(specs) == 1050
     assert {(spec.problem.dim, spec.problem.context) for spec in specs} == {(10, 20)}
