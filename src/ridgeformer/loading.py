@@ -17,8 +17,10 @@ from ridgeformer.models.file import EXAMPLE, NAMELESS, read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store import is_run, read_run
+from ridgeformer.validation import keywords
 
 
+@keywords()
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
 

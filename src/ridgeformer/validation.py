@@ -47,7 +47,7 @@ MOST = (1 << 64) - 1  # the largest whole number, unless a smaller limit is give
 
 
 def keywords(**elsewhere: str) -> Callable[[Called], Called]:
-    """Decorate a function or a class so that a wrong keyword is refused by a message that names the right one.
+    """Decorate a function or a class so that messages refuse wrong and missing arguments, and name the right ones.
 
     Args:
         **elsewhere: Where to pass a keyword of another function instead, by its name, such as
@@ -62,13 +62,20 @@ def keywords(**elsewhere: str) -> Callable[[Called], Called]:
     Traceback (most recent call last):
         ...
     ridgeformer.errors.InputError: fit has the arguments layers, seed; got n_layers. Write layers.
+    >>> fit()
+    Traceback (most recent call last):
+        ...
+    ridgeformer.errors.InputError: fit must be given layers; got no layers. Pass layers; help(fit) describes it.
     """
 
     def decorate(called: Called) -> Called:
         if isinstance(called, type):  # its constructor is checked; the class stays what it is
             called.__init__ = decorate(called.__init__)  # type: ignore[misc]
             return called
-        known = list(inspect.signature(called).parameters)
+        parameters = inspect.signature(called).parameters
+        known = list(parameters)
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        needed = [word for word, p in parameters.items() if p.default is p.empty and p.kind not in variadic]
         name = called.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
         @functools.wraps(called)
@@ -79,6 +86,9 @@ def keywords(**elsewhere: str) -> Callable[[Called], Called]:
                 written = [elsewhere.get(word, word) for word in meant] or ["only these"]
                 listed = ", ".join(word for word in known if word != "self")
                 refuse(f"{name} has the arguments {listed}", wrong, f"Write {written[0]}.")
+            if missing := [word for word in needed[len(args) :] if word not in given]:
+                rule = f"{name} must be given {', '.join(word for word in needed if word not in ('self', 'cls'))}"
+                refuse(rule, f"no {missing[0]}", f"Pass {missing[0]}; help({name}) describes it.")
             return called(*args, **given)
 
         return cast("Called", checked)

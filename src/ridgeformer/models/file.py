@@ -23,6 +23,7 @@ from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import DamageError, InputError, kind_of, refuse, short
 from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import keywords
 
 NAMELESS, EXAMPLE = "a model needs the name of a file", "model.safetensors"
 FORMAT, VERSION = "ridgeformer-model", 2
@@ -30,6 +31,7 @@ MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever re
 ModelRecord = dict[str, Any]
 
 
+@keywords()
 def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapping[str, Any] | None = None) -> None:
     """Write a model to a file.
 

@@ -21,7 +21,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import OMEGAS, ArrayFamily, Diagonal, Full, with_more_heads
 from ridgeformer.models.family import Family, family_named, joined
 from ridgeformer.models.forms import MomentForm, TokenForm
-from ridgeformer.validation import array, integer, layer_number, number, real
+from ridgeformer.validation import array, integer, keywords, layer_number, number, real
 
 Float = NDArray[Any]  # float32 or float64
 
@@ -43,6 +43,7 @@ class LinearTransformer(TokenForm, MomentForm):
     """
 
     @classmethod
+    @keywords()
     def random(
         cls,
         family: str | type[Family],

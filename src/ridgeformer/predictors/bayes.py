@@ -20,7 +20,7 @@ from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.predictors.discrete import DMMSE, SparseBayes
 from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.problems import Prior, Problem
-from ridgeformer.validation import Array
+from ridgeformer.validation import Array, keywords
 
 CHUNK = 512  # contexts at a time
 MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distribution needs many nodes
@@ -89,6 +89,7 @@ class Ridge(ABC):
         return self._text()
 
 
+@keywords()
 class BayesRR(Ridge):
     """The posterior mean of w under a distribution of noise levels and Gaussian tasks, given the Gram matrix.
 

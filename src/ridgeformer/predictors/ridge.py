@@ -19,7 +19,7 @@ from ridgeformer.predictors.base import check_enough
 from ridgeformer.predictors.bayes import Ridge, in_whitened
 from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.problems.base import check_any_problem
-from ridgeformer.validation import Array, integer, number
+from ridgeformer.validation import Array, integer, keywords, number
 
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
@@ -43,6 +43,7 @@ class OracleRR(Ridge):
         return moments.spectrum.ridge(moments.sigma**2)
 
 
+@keywords()
 class ConstRR(Ridge):
     """Ridge regression with one noise variance for all sequences.
 
@@ -117,6 +118,7 @@ class AdaRR(Ridge):
         return moments.spectrum.ridge(estimate(moments))
 
 
+@keywords()
 class TunedRR(Ridge):
     """AdaRR with the estimate multiplied by `factor` and cut at `ceiling`.
 

@@ -20,7 +20,7 @@ from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.tasks import Prior
-from ridgeformer.validation import Float, flag, integer, precision
+from ridgeformer.validation import Float, flag, integer, keywords, precision
 from ridgeformer.values import Value
 
 Precision = type[np.float32] | type[np.float64]
@@ -230,6 +230,7 @@ class BaseProblem(Value, ABC):
 
     # ---- sequences --------------------------------------------------------------------------------------
 
+    @keywords()
     def moments(
         self,
         count: int,
@@ -289,6 +290,7 @@ class BaseProblem(Value, ABC):
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences, with their moments, in float64; see `moments`."""
 
+    @keywords()
     def sequences(
         self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, first: int = 0, queries: int = 1
     ) -> Sequences:
