@@ -25,7 +25,6 @@ from ridgeformer.papers.vladymyrov2024.theory import (
 )
 from support import draw
 
-KINDS = st.sampled_from([("full", 1), ("full", 2), ("diag", 1), ("diag", 3), ("gdpp", 1)])
 SHAPE = {"dim": st.integers(1, 5), "context": st.integers(1, 9), "layers": st.integers(1, 6)}
 
 
