@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from ridgeformer import InputError, engine
 from ridgeformer.engine import Choices, Key, Law, Layout, Mixings, Omegas
-from support import NATIVE, check_slope, close, refused
+from support import NATIVE, check_slope, close, each, refused
 
 TWIN = engine.named("numpy")
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -158,7 +158,9 @@ def test_sequences_with_other_channels_do_not_change_bits_of_their_neighbours(na
 
 
 VALID = Mixings(*(np.zeros((2, 1, 1, 1)),) * 2, *(np.zeros((2, 1, 3, 3)),) * 2)
-WRONG = [
+
+
+@each(
     ((*VALID[:3], np.zeros((2, 1, 2, 2))), "Ps and Qs must have the same shape; got Ps (2, 1, 3, 3), Qs (2, 1, 2, 2)."),
     ((VALID[0], np.zeros((2, 1, 2, 2)), *VALID[2:]), "Pv and Qv must have the same shape; got Pv (2, 1, 1, 1), Qv"),
     ((*VALID[:2], *(np.zeros((3, 1, 3, 3)),) * 2), "and Ps and Qs shape (L, H, s, s); got Ps of shape (3, 1, 3, 3)"),
@@ -172,19 +174,12 @@ WRONG = [
     (VALID[:3], "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got"),
     ((*(np.zeros((2, 1, 2, 2)),) * 2, *VALID[2:]), "tokens with v = 2 vectors of length d and s = 3 scalars must have"),
     ((*VALID[:2], *(np.zeros((2, 1, 6, 6)),) * 2), "v = 1 vectors of length d and s = 6 scalars must have v d + s"),
-]
-
-
-@pytest.mark.parametrize(("parameters", "words"), WRONG)
-def test_wrong_channels_are_refused_in_words(any_engine, parameters, words):
+)
+def test_wrong_channels_are_refused_in_words(parameters, words, any_engine):
     gram, target = np.zeros((4, 6, 6)), np.zeros((4, 3))
     any_engine.evaluate(VALID, gram, target, counted=3)
-    refused(
-        lambda: any_engine.evaluate(
-            Mixings(*parameters) if len(parameters) == 4 else parameters, gram, target, counted=3
-        ),
-        words,
-    )
+    kernel = Mixings(*parameters) if len(parameters) == 4 else parameters
+    refused(lambda: any_engine.evaluate(kernel, gram, target, counted=3), words)
 
 
 def test_a_layout_without_room_for_the_channels_is_refused(any_engine):

@@ -11,6 +11,7 @@ from scipy import stats
 
 import token_form as tf
 from ridgeformer import Problem
+from support import each
 from token_form import GAMMA, LAMBDA, OTHER
 
 COUNT, D = 8_000, 3
@@ -114,7 +115,11 @@ def same(left, right):
     return stats.ks_2samp(left, right, method="asymp").pvalue > LEVEL
 
 
-def assert_same_law(left, right):
+def assert_same_law(drawn, tokens):
+    """What the package drew against simulated tokens, in all statistics."""
+    m = drawn.moments
+    left = statistics(np.asarray(m.gram), m.sums, drawn.task, drawn.sigma, m.counts)
+    right = statistics(tokens.gram, tokens.sums, tokens.task, tokens.sigma, tokens.n)
     for name, value in left.items():
         assert same(value, right[name]), name
 
@@ -145,10 +150,7 @@ def test_sampled_moments_have_the_law_of_tokens(features, tasks, context):
     problem, tokens = pair(features, tasks, context)
     drawn = problem.moments(COUNT, seed=2, sums=True)
     m = drawn.moments
-    assert_same_law(
-        statistics(np.asarray(m.gram), m.sums, drawn.task, drawn.sigma, m.counts),
-        statistics(tokens.gram, tokens.sums, tokens.task, tokens.sigma, tokens.n),
-    )
+    assert_same_law(drawn, tokens)
     assert_same_moments(entries(m.gram, drawn.task), entries(tokens.gram, tokens.task))
     np.testing.assert_array_equal(np.unique(m.counts), np.unique(tokens.n))
     assert_same_mean(1.0 * (m.counts[:, None] == np.unique(tokens.n)), 1.0 * (tokens.n[:, None] == np.unique(tokens.n)))
@@ -158,11 +160,7 @@ def test_sampled_moments_have_the_law_of_tokens(features, tasks, context):
 def test_whole_sequences_have_it_too(features, tasks, context):
     problem, tokens = pair(features, tasks, context)
     s = problem.sequences(COUNT, seed=3, queries=1)
-    m = s.moments
-    assert_same_law(
-        statistics(m.gram, m.sums, s.task, s.sigma, m.counts),
-        statistics(tokens.gram, tokens.sums, tokens.task, tokens.sigma, tokens.n),
-    )
+    assert_same_law(s, tokens)
     np.testing.assert_allclose(s.answers, np.einsum("bmd,bd->bm", s.queries, s.task), atol=1e-12)
     for i in range(D):  # each query feature alone, and beside the context's
         mine, other = s.queries[:, 0, i], tokens.queries[:, 0, i]
@@ -197,13 +195,10 @@ def errors_of(gram, task):
 
 
 # At 12 tokens the variance of a standardised query's square exists: 1 / s^4 has a mean only if n - 1 > 4.
-@pytest.mark.parametrize(
-    ("features", "query"),
-    [(features, None) for features in FEATURES]
-    + [("covariance", OTHER), ("factors(1)", OTHER), ("isotropic()", OTHER)],
+@each(
+    *((features, None) for features in FEATURES), ("covariance", OTHER), ("factors(1)", OTHER), ("isotropic()", OTHER)
 )
-@pytest.mark.parametrize("tasks", ["mean and covariance"])
-def test_the_metric_is_that_of_sampled_queries(features, query, tasks):
+def test_the_metric_is_that_of_sampled_queries(features, query):
     """E <e, x_q>^2 over queries is e' metric e, also for errors e that depend on the context."""
     problem, tokens = pair(features, "mean and covariance", 12, queries=4, query=query, seed=5)
     drawn = problem.moments(COUNT, seed=6)
@@ -234,9 +229,5 @@ def test_these_tests_can_fail():
         (("factors(1)", "gaussian()", 7), ("factors(2,unique=0.1)", "gaussian()", 7)),
     ):
         drawn = pair(*wrong)[0].moments(COUNT, seed=2, sums=True)
-        m, tokens = drawn.moments, pair(*right)[1]
         with pytest.raises(AssertionError):
-            assert_same_law(
-                statistics(np.asarray(m.gram), m.sums, drawn.task, drawn.sigma, m.counts),
-                statistics(tokens.gram, tokens.sums, tokens.task, tokens.sigma, tokens.n),
-            )
+            assert_same_law(drawn, pair(*right)[1])

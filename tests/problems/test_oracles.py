@@ -9,6 +9,7 @@ import token_form as tf
 from ridgeformer import Moments, OracleRR, Problem
 from ridgeformer.predictors import DMMSE
 from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool, Prior
+from support import each
 from token_form import GAMMA, LAMBDA, MEAN, POOL, THIN
 
 D, COUNT = 3, 12
@@ -55,28 +56,22 @@ def conditioned(x, y, sigma, mean, covariance):
     return mean + cross @ solve @ (y - x @ mean)
 
 
-@pytest.mark.parametrize("features", FEATURES)
+@each(
+    ("covariance", [0.3, 1.0, 2.5], 1e-9),
+    ("standardised", [0.3, 1.0, 2.5], 1e-9),
+    ("covariance", [0.0], 1e-5),
+    ids=["covariance", "standardised", "without noise"],
+)
 @pytest.mark.parametrize("law", LAWS)
-def test_the_oracle_is_gaussian_conditioning(features, law):
+def test_the_oracle_is_gaussian_conditioning(features, sigma, error, law):
+    """Without noise, moments square the condition of the tokens, up to about 1e8: half of the digits are left."""
     tasks, mean, covariance = LAWS[law]
     for lengths in ([2], [3], [4], [6], [2, 3, 6]):
-        t = tokens(features, mean, covariance, lengths, [0.3, 1.0, 2.5])
+        t = tokens(features, mean, covariance, lengths, sigma)
         found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
         for b, n in enumerate(t.n):
             exact = conditioned(t.x[b, :n], t.y[b, :n], t.sigma[b], mean, covariance)
-            np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10, err_msg=f"n = {lengths}")
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_the_oracle_without_noise(law):
-    """Moments square the condition of the tokens, up to about 1e8 here: half of the digits are left, at the worst."""
-    tasks, mean, covariance = LAWS[law]
-    for lengths in ([2], [3], [6], [2, 3, 6]):
-        t = tokens("covariance", mean, covariance, lengths, [0.0])
-        found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
-        for b, n in enumerate(t.n):
-            exact = conditioned(t.x[b, :n], t.y[b, :n], 0.0, mean, covariance)
-            np.testing.assert_allclose(found[b], exact, rtol=1e-5, atol=1e-6, err_msg=f"n = {lengths}")
+            np.testing.assert_allclose(found[b], exact, rtol=error, atol=error / 10, err_msg=f"n = {lengths}")
 
 
 @pytest.mark.parametrize("features", EVERY_KIND, ids=str)

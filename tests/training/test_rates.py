@@ -1,6 +1,5 @@
 """Rates that follow from the problem, and clipped gradients."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -75,15 +74,6 @@ def test_in_large_units_a_clipped_descent_records_its_losses():
         protocol = descent(rate=1e-9 / unit**2, clip=1e300, steps=2, record=1)
         losses.append(train(problem, "gdpp", 1, protocol=protocol, init=start, **FEW).history.loss / unit**2)
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
-
-
-def test_a_clipped_descent_without_any_gradient_ends():
-    """Where every sequence overflows, nothing is left in the gradient."""
-    problem = Problem(5, 10, "uniform(0,2)")
-    found = train(problem, "diag", 7, protocol=SGD(rate=1, clip=10, steps=200, batch=64), **FEW)
-    assert found.status == "diverged"
-    assert re.search(r"the loss was not finite at step \d+; a rate of 0.1 with a clip of 10 may help", found.message)
-    assert len(found.history) < 100
 
 
 def test_losses_above_those_that_overflow_count_as_these(monkeypatch):
