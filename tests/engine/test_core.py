@@ -85,19 +85,17 @@ def stepping(**changes):
     return with_law(arguments, changes)
 
 
-def full(D=4, L=2, H=1):
+def layers(*sizes):
+    """Parameters of two layers with one head: P and Q, or those of channels (v, v, s, s)."""
     return {
-        "parameters": [np.full((L, H, D, D), 0.01), np.full((L, H, D, D), 0.01)],
-        "gradient": np.empty(2 * L * H * D * D),
+        "parameters": [np.full((2, 1, k, k), 0.01) for k in sizes],
+        "gradient": np.empty(sum(2 * k * k for k in sizes)),
     }
 
 
-def channels(v=1, s=1, L=2, H=1):
+def channels(v=1, s=1):
     """Channels for tokens of four coordinates, unless told otherwise."""
-    return {
-        "parameters": [np.full((L, H, k, k), 0.01) for k in (v, v, s, s)],
-        "gradient": np.empty(2 * L * H * (v * v + s * s)),
-    }
+    return layers(v, v, s, s)
 
 
 def misaligned(shape):
@@ -105,21 +103,15 @@ def misaligned(shape):
     return np.zeros(8 * size + 1, np.uint8)[1:].view(np.float64).reshape(shape)
 
 
-def read_only(shape):
-    a = np.zeros(shape)
-    a.flags.writeable = False
-    return a
-
-
 def test_the_valid_arguments_are_valid():
     _core.sample(**sampling())
     _core.evaluate(**evaluating())
-    _core.evaluate(**evaluating(**full()))
+    _core.evaluate(**evaluating(**layers(4, 4)))
     for v, s in ((1, 1), (1, 2), (2, 2), (3, 1)):
         _core.evaluate(**evaluating(**channels(v, s)))
     _core.evaluate(**evaluating(weights=None, gradient=None))
     _core.step(**stepping())
-    _core.step(**stepping(**full()))
+    _core.step(**stepping(**layers(4, 4)))
     _core.step(**stepping(unadjusted=None, gradient=None))
 
 
@@ -147,7 +139,7 @@ BAD = [
     ("sample", {"sigma": misaligned((5,))}, "sigma must be aligned"),
     ("sample", {"gram": np.empty((4, 4, 5), np.int64)}, "float32 or float64"),
     ("sample", {"gram": np.empty((5, 4, 4)).T}, "gram must be C-contiguous"),
-    ("evaluate", full(D=5) | {"dim": 4}, "gram must have shape (5, 5, 5)"),
+    ("evaluate", layers(5, 5) | {"dim": 4}, "gram must have shape (5, 5, 5)"),
     ("evaluate", {"parameters": [np.zeros((0, 2, 2))]}, "layers must be between 1"),
     ("evaluate", {"parameters": [np.zeros((2, 1, 4, 4)), np.zeros((1, 1, 4, 4))]}, "Q must have shape (2, 1, 4, 4)"),
     ("evaluate", {"parameters": []}, "parameters must be 1, 2 or 4 arrays, got 0"),
@@ -202,7 +194,7 @@ def test_fuzz(function, data):
     """Any mixture of valid and odd arguments ends in a result or an exception."""
     arguments = ARGUMENTS[function]()
     if function != "sample":
-        arguments |= data.draw(st.sampled_from([{}, full(), channels(), channels(1, 2), channels(2, 2)]))
+        arguments |= data.draw(st.sampled_from([{}, layers(4, 4), channels(), channels(1, 2), channels(2, 2)]))
         odd = st.lists(st.one_of(arrays(), st.sampled_from(arguments["parameters"])), max_size=5)
         if data.draw(st.booleans()):
             arguments["parameters"] = data.draw(odd)

@@ -109,31 +109,23 @@ def test_the_oracle_of_a_draw_without_noise_predicts_what_was_seen(features, tas
 # ---- pools and mixtures -------------------------------------------------------------------------------------
 
 
-def over_tasks(x, y, sigma, pool, new=0.0, mean=None, covariance=None):
-    """E[w | y, sigma]."""
-    return tf.mixture_posterior(x, y, pool, new, mean, covariance)(sigma)[1]
-
-
 MIXTURES = {
-    "pool": (Pool(POOL), {}),
-    "mixture": (Mixture(Pool(POOL), 0.3), {"new": 0.3, "mean": np.zeros(D), "covariance": np.eye(D)}),
-    "general": (Mixture(Pool(POOL), 0.6, Gaussian(MEAN, GAMMA)), {"new": 0.6, "mean": MEAN, "covariance": GAMMA}),
-    "thin": (
-        Mixture(Pool(POOL), 0.5, Gaussian(MEAN, THIN @ THIN.T)),
-        {"new": 0.5, "mean": MEAN, "covariance": THIN @ THIN.T},
-    ),
+    "pool": (Pool(POOL), (0.0, None, None)),
+    "mixture": (Mixture(Pool(POOL), 0.3), (0.3, np.zeros(D), np.eye(D))),
+    "general": (Mixture(Pool(POOL), 0.6, Gaussian(MEAN, GAMMA)), (0.6, MEAN, GAMMA)),
+    "thin": (Mixture(Pool(POOL), 0.5, Gaussian(MEAN, THIN @ THIN.T)), (0.5, MEAN, THIN @ THIN.T)),
 }
 
 
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("law", MIXTURES)
 def test_the_posterior_mean_is_the_sum_over_tasks(features, law):
-    tasks, rest = MIXTURES[law]
+    tasks, mixture = MIXTURES[law]
     for lengths, sigma in itertools.product(([2], [3], [6], [2, 3, 6]), (0.4, 1.5)):
         t = tokens(features, MEAN, GAMMA, lengths, [sigma])
         found = DMMSE(tasks, sigma).weights(moments_of(t, lengths))
         for b, n in enumerate(t.n):
-            exact = over_tasks(t.x[b, :n], t.y[b, :n], sigma, POOL, **rest)
+            _, exact = tf.mixture_posterior(t.x[b, :n], t.y[b, :n], POOL, *mixture)(sigma)
             np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10, err_msg=f"n = {lengths}")
 
 
@@ -141,14 +133,14 @@ def test_the_posterior_mean_is_the_sum_over_tasks(features, law):
 @pytest.mark.parametrize("law", MIXTURES)
 def test_draws_of_a_pool_carry_that_oracle(features, law):
     """From the draw's own moments, which determine features up to a rotation of the tokens: any root of G serves."""
-    tasks, rest = MIXTURES[law]
+    tasks, mixture = MIXTURES[law]
     problem = Problem(D, 6, "uniform(0.5,2)", features=features, tasks=tasks)
     drawn = problem.moments(30, seed=5)
     for b in range(30):
         values, vectors = np.linalg.eigh(drawn.moments.gram[b])
         root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # [4, 4], tokens of the same Gram matrix
         e = np.concatenate([root, np.zeros((2, D + 1))])  # as many as there were: sigma^-n
-        exact = over_tasks(e[:, :D], e[:, D], drawn.sigma[b], POOL, **rest)
+        _, exact = tf.mixture_posterior(e[:, :D], e[:, D], POOL, *mixture)(drawn.sigma[b])
         np.testing.assert_allclose(drawn.ridge[b], exact, rtol=1e-8, atol=1e-9)
 
 

@@ -177,8 +177,7 @@ def test_a_descent_that_diverges_says_so(problem, family, layers, protocol, word
     callbacks = [lambda now: told.append(now.record["step"])]
     found = train(problem, family, layers, protocol=protocol, callbacks=callbacks, **FEW)
     assert told == found.history.step.tolist()
-    assert len(told) > 1
-    assert told[-1] < (5 if isinstance(protocol, GradientFlow) else protocol.steps)
+    assert 0 <= told[-1] < (5 if isinstance(protocol, GradientFlow) else protocol.steps)
     assert found.status == "diverged"
     assert re.search(words, found.message)
 

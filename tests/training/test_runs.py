@@ -144,9 +144,11 @@ def test_a_folder_that_holds_another_run(done, tmp_path, name):
     (lambda f: (f / "record.json").unlink(), "has none yet. Train it to its end"),
     (lambda f: (f / "model.safetensors").write_bytes(b"no"), "truncated, corrupt or of another kind"),
     (lambda f: shutil.rmtree(f), "a run is a folder; ... is not there"),
+    (lambda f: [shutil.rmtree(f), f.mkdir()], "and there are no runs in it. Name the folder that was given to"),
 )
 def test_a_damaged_run(damage, message, done):
     """Damage to the record itself is in test_run_tables.py."""
+    refused(lambda: Training.load(done.folder.parent), "is not the folder of a run, but holds runs. Name one of them")
     damage(done.folder)
     refused(lambda: Training.load(done.folder), message)
 
@@ -156,12 +158,6 @@ def test_a_family_that_is_not_there(done):
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
     refused(lambda: Training.load(done.folder), "got 'mine'. Name one of these. A family of your own has a name once")
     refused(lambda: train(SMALL, "gdpp", 1, out=3), "runs need the name of a folder; got 3")
-
-
-def test_folders_that_are_no_run(done, tmp_path):
-    refused(lambda: Training.load(tmp_path), "is not the folder of a run, but holds runs. Name one of them")
-    (tmp_path / "empty").mkdir()
-    refused(lambda: Training.load(tmp_path / "empty"), "and there are no runs in it. Name the folder that was given to")
 
 
 def test_a_damaged_spec_of_a_finished_run_is_written_anew(done, tmp_path):
