@@ -119,10 +119,10 @@ def _cumulative(f: Array, weights: Array, panels: int) -> tuple[Array, Array]:
     inner = antiderivative @ np.linalg.inv(vandermonde)
     cells = f.reshape(len(f), panels, PANEL)
     half = weights.reshape(panels, PANEL)[:, 0] / w[0]
-    whole = (cells * weights.reshape(panels, PANEL)).sum(-1)
-    before = np.cumsum(whole, -1) - whole
+    totals = (cells * weights.reshape(panels, PANEL)).sum(-1)
+    before = np.cumsum(totals, -1) - totals
     F = before[..., None] + half[:, None] * np.einsum("ij,cpj->cpi", inner, cells)
-    return F.reshape(f.shape), whole.sum(-1)
+    return F.reshape(f.shape), totals.sum(-1)
 
 
 class ExcessLoss:
@@ -152,15 +152,15 @@ class ExcessLoss:
         for p, r in omega:
             trace.append((s, e))
             e, s = e * (1 + r * s), s * (1 + p * s) ** 2
-        rest = self.variance - e * shift
-        e_bar, s_bar = -self.factor * rest * shift, np.zeros_like(s)
+        residual = self.variance - e * shift
+        e_bar, s_bar = -self.factor * residual * shift, np.zeros_like(s)
         slope = np.empty_like(omega)
         for layer in reversed(range(len(omega))):
             (p, r), (s, e) = omega[layer], trace[layer]
             stretch = 1 + p * s
             slope[layer] = (s_bar * 2 * s * s * stretch).sum(), (e_bar * e * s).sum()
             s_bar, e_bar = s_bar * stretch * (stretch + 2 * p * s) + e_bar * e * r, e_bar * (1 + r * s)
-        value = 0.5 * float((self.factor * rest * rest).sum())
+        value = 0.5 * float((self.factor * residual * residual).sum())
         if not np.isfinite(slope).all():
             value = np.inf
         return value, slope.ravel() / self.context
@@ -278,9 +278,9 @@ def least_excess_loss(
     rng = np.random.default_rng([seed, layers, 1])
     starts = [_start(problem, layers, rng) for _ in range(max(FRESH, 72 // layers))]
     if shallower is not None:
-        known = problem.context * shallower.kernel[0][:, :, 0].astype(np.float64)
-        same = np.append(known, np.zeros((1, 2)), axis=0).ravel()
-        grown = [np.insert(known, at, -rng.uniform(0.05, 0.8, 2), axis=0).ravel() for at in [*range(layers)] * GROWN]
+        scaled = problem.context * shallower.kernel[0][:, :, 0].astype(np.float64)
+        same = np.append(scaled, np.zeros((1, 2)), axis=0).ravel()
+        grown = [np.insert(scaled, at, -rng.uniform(0.05, 0.8, 2), axis=0).ravel() for at in [*range(layers)] * GROWN]
         # Where ConstRR's loss is all that is left, nothing can be gained.
         starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
     if start is not None:

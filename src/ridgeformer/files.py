@@ -363,8 +363,8 @@ def pack(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> byt
     from safetensors.numpy import save
 
     # A copy of its own for every array: safetensors writes the memory of a view as it lies there.
-    own = {name: np.array(value, order="C", subok=False) for name, value in arrays.items()}
-    return bytes(save(own, metadata={**metadata, CHECKSUM: checksum(own, metadata)}))
+    copies = {name: np.array(value, order="C", subok=False) for name, value in arrays.items()}
+    return bytes(save(copies, metadata={**metadata, CHECKSUM: checksum(copies, metadata)}))
 
 
 def read_tensors(
@@ -396,8 +396,8 @@ def read_tensors(
         arrays = {name: np.asarray(value) for name, value in load(content).items()}
     except (SafetensorError, TypeError, ValueError, AttributeError, KeyError, MemoryError) as error:
         raise DamagedFile(f"it is truncated, corrupt or of another kind ({short(error, 100)})") from error
-    known = metadata.pop(CHECKSUM, None)
-    if checked and known is not None and known != checksum(arrays, metadata):
+    stored = metadata.pop(CHECKSUM, None)
+    if checked and stored is not None and stored != checksum(arrays, metadata):
         raise DamagedFile("its checksum is not that of its content")
     return metadata, arrays
 

@@ -115,8 +115,8 @@ def spectrum(moments: Moments, threads: int | None = None) -> ContextSpectrum:
     def work(start: int) -> None:
         part = slice(start, start + CHUNK)
         eigenvalues, basis = np.linalg.eigh(moments.S[part].astype(np.float64))
-        kept, least = eigenvalues[:, d - m :], NULL[moments.dtype] * d * eigenvalues[:, -1:]
-        values[part] = np.where(kept > least, kept, ZERO)
+        largest, least = eigenvalues[:, d - m :], NULL[moments.dtype] * d * eigenvalues[:, -1:]
+        values[part] = np.where(largest > least, largest, ZERO)
         vectors[part] = basis[:, :, d - m :]
 
     with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
@@ -338,12 +338,12 @@ class Moments(Batched):
         if not isinstance(index, slice):
             refuse("moments are indexed by slices", index, "Write moments[i:i+1] for one context.")
         try:
-            chosen = self.chosen(index)
+            selection = self.chosen(index)
         except TypeError:
             refuse("slices need whole numbers", index, "Write moments[i:j].")
-        if len(chosen) == 0:
+        if len(selection) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
-        return chosen
+        return selection
 
     def __repr__(self) -> str:
         n = self.context if isinstance(self.context, int) else f"{self.counts.min()}..{self.counts.max()}"
@@ -354,10 +354,10 @@ def _check_context(context: object, count: int) -> int | Counts:
     """One number of tokens for all contexts, or one for each."""
     if axes(context) == 0:
         return integer("context", context)
-    given = array("context", context, (count,))  # type: ignore[arg-type]
-    if not (given >= 1).all() or not (given == np.floor(given)).all():
+    counts = array("context", context, (count,))  # type: ignore[arg-type]
+    if not (counts >= 1).all() or not (counts == np.floor(counts)).all():
         refuse("numbers of tokens must be whole numbers of at least 1", "others", "Pass one per context.")
-    return given.astype(np.int64)
+    return counts.astype(np.int64)
 
 
 def _check_counts(tokens: Float, context: ArrayLike) -> Counts:

@@ -73,23 +73,23 @@ def keywords(**elsewhere: str) -> Callable[[Called], Called]:
             called.__init__ = decorate(called.__init__)  # type: ignore[misc]
             return called
         parameters = inspect.signature(called).parameters
-        known = list(parameters)
+        names = list(parameters)
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         needed = [word for word, p in parameters.items() if p.default is p.empty and p.kind not in variadic]
         name = called.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
         @functools.wraps(called)
-        def checked(*args: Any, **given: Any) -> Any:
-            for wrong in given.keys() - known:
-                meant = [word for word in (wrong, *SYNONYMS.get(wrong, ())) if word in known or word in elsewhere]
-                meant = meant or difflib.get_close_matches(wrong, known, 1)
+        def checked(*args: Any, **named: Any) -> Any:
+            for wrong in named.keys() - names:
+                meant = [word for word in (wrong, *SYNONYMS.get(wrong, ())) if word in names or word in elsewhere]
+                meant = meant or difflib.get_close_matches(wrong, names, 1)
                 written = [elsewhere.get(word, word) for word in meant] or ["only these"]
-                listed = ", ".join(word for word in known if word != "self")
+                listed = ", ".join(word for word in names if word != "self")
                 refuse(f"{name} has the arguments {listed}", wrong, f"Write {written[0]}.")
-            if missing := [word for word in needed[len(args) :] if word not in given]:
+            if missing := [word for word in needed[len(args) :] if word not in named]:
                 rule = f"{name} must be given {', '.join(word for word in needed if word not in ('self', 'cls'))}"
                 refuse(rule, f"no {missing[0]}", f"Pass {missing[0]}; help({name}) describes it.")
-            return called(*args, **given)
+            return called(*args, **named)
 
         return cast("Called", checked)
 
@@ -111,9 +111,9 @@ def register(what: str, kind: type[Any], known: dict[str, Any]) -> None:
     if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
         rule = f"the name of a {what} must be a lower-case letter and up to 30 more letters, digits, _ or -"
         refuse(rule, shown(name), f'Write name = "my-{what}", for example.')
-    other = known.setdefault(name, kind)
-    if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
-        received = f"{name!r}, which is {other.__module__}.{other.__qualname__}"
+    registered = known.setdefault(name, kind)
+    if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
+        received = f"{name!r}, which is {registered.__module__}.{registered.__qualname__}"
         refuse(f"the name of a {what} must be its own", received, "Choose another name.")
     known[name] = kind
 
@@ -222,10 +222,10 @@ def precision(dtype: object) -> type[np.float32] | type[np.float64]:
     Raises:
         InputError: It names neither.
     """
-    for known in (np.float32, np.float64):
+    for allowed in (np.float32, np.float64):
         try:
-            if np.dtype(dtype) == known:  # type: ignore[call-overload]
-                return known
+            if np.dtype(dtype) == allowed:  # type: ignore[call-overload]
+                return allowed
         except Exception:  # NumPy raises many types for what is no dtype
             break
     refuse("dtype must be float32 or float64", shown(dtype), "Pass np.float32 or np.float64.")
@@ -250,12 +250,12 @@ def integer(name: str, value: object, least: int = 1, most: int = MOST) -> int:
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
         refuse(f"{name} must be a whole number", shown(value), f"Pass a whole number of at least {least}.")
-    whole = int(value)
-    if whole < least:
-        refuse(f"{name} must be at least {least}", shown(whole), f"Pass {least} or more.")
-    if whole > most:
-        refuse(f"{name} must be at most {most}", shown(whole), f"Pass {most} or less.")
-    return whole
+    result = int(value)
+    if result < least:
+        refuse(f"{name} must be at least {least}", shown(result), f"Pass {least} or more.")
+    if result > most:
+        refuse(f"{name} must be at most {most}", shown(result), f"Pass {most} or less.")
+    return result
 
 
 def listed(name: str, value: object, example: str) -> list[Any]:
@@ -332,14 +332,14 @@ def real(name: str, value: ArrayLike) -> Float:
     """
     unmasked(name, value)
     try:
-        given = np.asarray(value)
+        data = np.asarray(value)
     except ValueError:
         refuse(f"{name} must be a rectangular array", shown(value), "Pass rows of equal length.")
     except Exception:  # whatever a class of the user's own does
         refuse(f"{name} must be an array of numbers", shown(value), f"Convert it, e.g. np.asarray({name}, float).")
-    if given.dtype.kind not in "fiu":
-        refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
-    result: Float = given.astype(np.float32 if given.dtype == np.float32 else np.float64, copy=False)
+    if data.dtype.kind not in "fiu":
+        refuse(f"{name} must hold real numbers", f"dtype {data.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
+    result: Float = data.astype(np.float32 if data.dtype == np.float32 else np.float64, copy=False)
     return result
 
 
@@ -392,8 +392,8 @@ def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
     if result.ndim == 0 and len(shape) == 1:
         refuse(f"{name} must be a list of numbers", "one number", f"Pass [{float(result)!r}].")
     if not fits(result.shape, shape):
-        wanted = ", ".join(map(str, shape))
-        refuse(f"{name} must have shape ({wanted})", f"shape {result.shape}", "Reshape or slice it to fit.")
+        expected = ", ".join(map(str, shape))
+        refuse(f"{name} must have shape ({expected})", f"shape {result.shape}", "Reshape or slice it to fit.")
     if result.size == 0:
         refuse(f"{name} must not be empty", f"shape {result.shape}", "Pass at least one element along every axis.")
     if not np.isfinite(result).all():
@@ -418,18 +418,18 @@ def check_covariance(
     Raises:
         InputError: One is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
     """
-    given = array(name, matrix, shape)
-    if given.shape[-2] != given.shape[-1]:
-        refuse(f"{name} must be square", f"shape {given.shape}", "Pass a matrix [d, d].")
-    other, scale = np.swapaxes(given, -2, -1), np.abs(given).max((-2, -1), keepdims=True)
-    slack = (1e-5 if given.dtype == np.float32 else 1e-9) * scale
-    excess = np.abs(given - other) - slack
+    matrices = array(name, matrix, shape)
+    if matrices.shape[-2] != matrices.shape[-1]:
+        refuse(f"{name} must be square", f"shape {matrices.shape}", "Pass a matrix [d, d].")
+    transposed, scale = np.swapaxes(matrices, -2, -1), np.abs(matrices).max((-2, -1), keepdims=True)
+    slack = (1e-5 if matrices.dtype == np.float32 else 1e-9) * scale
+    excess = np.abs(matrices - transposed) - slack
     if excess.max() > 0:
         place = np.unravel_index(excess.argmax(), excess.shape)
         i, j = map(int, place[-2:])
-        received = f"{given[place]:g} at [{i}, {j}] and {other[place]:g} at [{j}, {i}]"
+        received = f"{matrices[place]:g} at [{i}, {j}] and {transposed[place]:g} at [{j}, {i}]"
         refuse(f"{name} must be symmetric", received, "Pass (A + A.T) / 2, if A is meant to be symmetric.")
-    values = np.asarray((given.astype(np.float64) + other) / 2)
+    values = np.asarray((matrices.astype(np.float64) + transposed) / 2)
     least = np.linalg.eigvalsh(values)[..., :1, None]
     if definite and not (least > 1e-12 * scale).all():
         received = f"a smallest eigenvalue of {least.min():.3g}"
@@ -454,8 +454,8 @@ def check_metric(metric: object, count: int, dim: int) -> Array:
     Raises:
         InputError: It is no covariance, or its shape does not fit.
     """
-    given = real("metric", metric)  # type: ignore[arg-type]
-    return check_covariance("metric", given, shape=(dim, dim) if given.ndim == 2 else (count, dim, dim))
+    matrices = real("metric", metric)  # type: ignore[arg-type]
+    return check_covariance("metric", matrices, shape=(dim, dim) if matrices.ndim == 2 else (count, dim, dim))
 
 
 def fitting(name: str, value: Array, dim: int) -> Array:

@@ -327,11 +327,11 @@ class Described(Written, ABC):
         lists: list[Any] = []  # of numbers, for which the text has _[0], _[1], ...: a syntax tree would be huge
         try:
             few = len(text) <= LONGEST_TEXT and text.count(",") <= MOST_NUMBERS
-            rest = LIST.sub(taken_out, text.strip()) if few else text
-            if len(rest) > LONGEST_REST:
+            shortened = LIST.sub(taken_out, text.strip()) if few else text
+            if len(shortened) > LONGEST_REST:
                 rule = f"{cls.plural} must be written in at most {LONGEST_REST:,} characters"
                 refuse(f"{rule}, beside lists of {MOST_NUMBERS:,} numbers", f"{len(text):,}", cls.examples)
-            node = ast.parse(rest, mode="eval").body
+            node = ast.parse(shortened, mode="eval").body
             law: Self = cls._made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), lists)
             return law
         except InputError:
@@ -366,8 +366,8 @@ class Described(Written, ABC):
         Raises:
             InputError: There is no such law.
         """
-        known = ", ".join(cls.known)
-        raise InputError(f"there is no law of {cls.plural} called {shown(name, 40)}. Write one of {known}.")
+        names = ", ".join(cls.known)
+        raise InputError(f"there is no law of {cls.plural} called {shown(name, 40)}. Write one of {names}.")
 
     @property
     def has_text(self) -> bool:

@@ -15,12 +15,12 @@ from ridgeformer.errors import refuse, shown
 def available() -> tuple[str, ...]:
     """Names of the engines this machine can run, fastest first, and `jax` last, which is never chosen by itself."""
     jax = importlib.util.find_spec("jax")
-    others = ("numpy",) if jax is None or jax.origin is None else ("numpy", "jax")
+    fallbacks = ("numpy",) if jax is None or jax.origin is None else ("numpy", "jax")
     try:
         from ridgeformer.engine.native import instruction_sets
     except ImportError:
-        return others
-    return (*instruction_sets(), *others)
+        return fallbacks
+    return (*instruction_sets(), *fallbacks)
 
 
 def named(name: str) -> Engine:
@@ -36,8 +36,8 @@ def named(name: str) -> Engine:
         InputError: there is no such engine on this machine.
     """
     if not isinstance(name, str) or name not in available():
-        known = ", ".join(available())
-        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {known}", shown(name), "Choose one of these.")
+        names = ", ".join(available())
+        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {names}", shown(name), "Choose one of these.")
     return _made(name)
 
 
@@ -59,9 +59,9 @@ def _made(name: str) -> Engine:
 @functools.cache
 def current() -> Engine:
     """The engine everything uses unless told otherwise."""
-    wanted = os.environ.get("RIDGEFORMER_ENGINE")
-    if wanted:
-        return named(wanted)
+    name = os.environ.get("RIDGEFORMER_ENGINE")
+    if name:
+        return named(name)
     if available()[0] == "numpy":
         warnings.warn(
             "ridgeformer's native core is not built, so NumPy does its work, far slower. "

@@ -204,14 +204,14 @@ def _choices(choices: object, law: Law) -> Choices:
 
 def _levels(sigma: object) -> NDArray[np.float64]:
     """Noise levels [B], finite and not negative, as float64."""
-    given = plain_array("sigma", sigma, "fiu", "real numbers")
-    if given.ndim != 1 or given.size == 0:
+    values = plain_array("sigma", sigma, "fiu", "real numbers")
+    if values.ndim != 1 or values.size == 0:
         refuse(
             "sigma must have shape (B,) with at least one sequence",
-            f"shape {given.shape}",
+            f"shape {values.shape}",
             "Pass one level per sequence.",
         )
-    levels = cast(given, DOUBLE)
+    levels = cast(values, DOUBLE)
     if not (levels.min() >= 0 and levels.max() < np.inf):  # NaN passes neither
         wrong = levels[~((levels >= 0) & (levels < np.inf))][0]
         refuse("sigma must be finite and not negative", f"{wrong} in it", "Pass noise levels of 0 or more.")
@@ -220,13 +220,13 @@ def _levels(sigma: object) -> NDArray[np.float64]:
 
 def _whole(name: str, value: object, count: int, least: int, most: int) -> NDArray[np.int64]:
     """Whole numbers [B] within bounds, as int64."""
-    given = plain_array(name, value, "iu", "whole numbers")
-    if given.shape != (count,):
-        refuse(f"{name} must have shape ({count},) to fit sigma", f"shape {given.shape}", "Pass one per sequence.")
-    if given.min() < least or given.max() > most:
-        wrong = given[(given < least) | (given > most)][0]
+    numbers = plain_array(name, value, "iu", "whole numbers")
+    if numbers.shape != (count,):
+        refuse(f"{name} must have shape ({count},) to fit sigma", f"shape {numbers.shape}", "Pass one per sequence.")
+    if numbers.min() < least or numbers.max() > most:
+        wrong = numbers[(numbers < least) | (numbers > most)][0]
         refuse(f"{name} must lie between {least} and {most}", f"{wrong} in it", "Draw them from the law's own range.")
-    return given.astype(np.int64, copy=False)
+    return numbers.astype(np.int64, copy=False)
 
 
 def check_batch(gram: object, target: object, metric: object, counted: object) -> tuple[Float, Float, Float | None]:
@@ -257,9 +257,9 @@ def check_batch(gram: object, target: object, metric: object, counted: object) -
     integer("the number of sequences in gram", shape[0], 1, MOST_SEQUENCES)
     length = shape[1] - 1 if counted is None else integer("counted", counted, 1, shape[1] - 1)
     goal = floats("target", target)
-    wanted = shape[0], length
-    if goal.shape != wanted:
-        refuse(f"target must have shape {wanted} to fit gram", f"shape {goal.shape}", "Pass a vector of d for each.")
+    expected = shape[0], length
+    if goal.shape != expected:
+        refuse(f"target must have shape {expected} to fit gram", f"shape {goal.shape}", "Pass a vector of d for each.")
     weight = None
     if metric is not None:
         weight = cast(floats("metric", metric), moments.dtype)
@@ -501,13 +501,13 @@ class Engine(ABC):
         """See `uniforms`."""
 
     @abstractmethod
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
+    def _sample(self, args: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
         """See `sample`."""
 
     @abstractmethod
-    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
+    def _evaluate(self, args: EvaluateArguments) -> Evaluation:
         """See `evaluate`."""
 
     @abstractmethod
-    def _step(self, given: StepArguments) -> Evaluation:
+    def _step(self, args: StepArguments) -> Evaluation:
         """See `step`."""

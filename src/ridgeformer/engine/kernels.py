@@ -63,10 +63,10 @@ def floats(name: str, value: object) -> Float:
     """
     if type(value) is np.ndarray and (value.dtype is SINGLE or value.dtype is DOUBLE):  # the common case
         return value
-    given = plain_array(name, value, "f", "float32 or float64 numbers")
-    if given.dtype.itemsize not in (4, 8):
-        refuse(f"{name} must hold float32 or float64 numbers", f"dtype {given.dtype}", f"Use {name}.astype(float).")
-    return given.astype(given.dtype.newbyteorder("="), copy=False)
+    values = plain_array(name, value, "f", "float32 or float64 numbers")
+    if values.dtype.itemsize not in (4, 8):
+        refuse(f"{name} must hold float32 or float64 numbers", f"dtype {values.dtype}", f"Use {name}.astype(float).")
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
 def cast(value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -347,9 +347,9 @@ class Mixings(NamedTuple):
         v, s, D = self.vectors, self.scalars, dim + 1
         d, left = divmod(D - s, v)
         if d < 1 or left or (length is not None and d != length):
-            wanted = "v d + s" if length is None else f"{v * length + s}"
+            expected = "v d + s" if length is None else f"{v * length + s}"
             refuse(
-                f"tokens with v = {v} vectors of length d and s = {s} scalars must have {wanted} coordinates",
+                f"tokens with v = {v} vectors of length d and s = {s} scalars must have {expected} coordinates",
                 f"{D} of them" + ("" if length is None else f" with d = {length}"),
                 "Choose a layout with (v - 1) d + s - 1 coordinates beside x and y.",
             )

@@ -70,8 +70,8 @@ class Law(Value):
         self.context = integer("context", self.context, 1, MOST_CONTEXT)
         self.standardised = flag("standardised", self.standardised)
         least = 2 if self.standardised else 1
-        given = self.context if self.shortest is None else self.shortest
-        self.shortest = integer("the smallest number of tokens", given, least, self.context)
+        shortest = self.context if self.shortest is None else self.shortest
+        self.shortest = integer("the smallest number of tokens", shortest, least, self.context)
         choice("covariance", self.covariance, KINDS)
         d = self.dim
         shapes: dict[str, tuple[int | str, ...]] = {

@@ -48,66 +48,66 @@ class NativeEngine(Engine):
     """
 
     def __init__(self, name: str | None = None) -> None:
-        known = instruction_sets()
-        if name is not None and (not isinstance(name, str) or name not in known):
-            refuse(f"the instruction set must be one of {', '.join(known)}", shown(name), "Choose one this CPU has.")
-        self.name = name or next(iter(known))
+        sets = instruction_sets()
+        if name is not None and (not isinstance(name, str) or name not in sets):
+            refuse(f"the instruction set must be one of {', '.join(sets)}", shown(name), "Choose one this CPU has.")
+        self.name = name or next(iter(sets))
 
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         out = np.empty(count)
         _core.uniforms(key.seed, key.stream, key.step, first, word, out)
         return out
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
-        law, count = given.law, len(given.choices)
-        d, D = law.dim, law.dim + given.layout.extra + 1
+    def _sample(self, args: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
+        law, count = args.law, len(args.choices)
+        d, D = law.dim, law.dim + args.layout.extra + 1
         gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
         has_metric = law.own_metric or law.metric is not None
         metric = np.empty((d, d, count), dtype) if has_metric else None
-        _core.sample(self.name, *_drawn(given, dtype), gram, task, ridge, metric, given.threads or default_threads())
+        _core.sample(self.name, *_drawn(args, dtype), gram, task, ridge, metric, args.threads or default_threads())
         shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
         return SampledMoments(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 
-    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
-        gram, target, metric = given.gram, given.target, given.metric
+    def _evaluate(self, args: EvaluateArguments) -> Evaluation:
+        gram, target, metric = args.gram, args.target, args.metric
         dim, count = gram.shape[1] - 1, len(gram)
         losses = np.empty(count, gram.dtype)
-        weights = np.empty((target.shape[1], count), gram.dtype) if given.weights else None
-        slope = _slope(given.kernel) if given.gradient else None
+        weights = np.empty((target.shape[1], count), gram.dtype) if args.weights else None
+        slope = _slope(args.kernel) if args.gradient else None
         if metric is not None:
             metric = _ready(metric if metric.ndim == 2 else metric.transpose(1, 2, 0))
-        arrays = [_ready(value) for value in given.kernel], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric
-        threads = given.threads or default_threads()
-        limited = _core.evaluate(self.name, dim, *arrays, given.ceiling, losses, weights, slope, threads)
-        return _evaluation(given, losses, weights, slope, limited)
+        arrays = [_ready(value) for value in args.kernel], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric
+        threads = args.threads or default_threads()
+        limited = _core.evaluate(self.name, dim, *arrays, args.ceiling, losses, weights, slope, threads)
+        return _evaluation(args, losses, weights, slope, limited)
 
-    def _step(self, given: StepArguments) -> Evaluation:
-        arrays, count = [_ready(value) for value in given.kernel], len(given.sample.choices)
+    def _step(self, args: StepArguments) -> Evaluation:
+        arrays, count = [_ready(value) for value in args.kernel], len(args.sample.choices)
         dtype = arrays[0].dtype
         losses = np.empty(count, dtype)
-        others = np.empty(count, dtype) if given.unadjusted else None
-        slope = _slope(given.kernel) if given.gradient else None
-        ridge, threads = given.target == "ridge", given.sample.threads or default_threads()
-        drawn = _drawn(given.sample, dtype)
-        limited = _core.step(self.name, *drawn, arrays, ridge, given.ceiling, losses, others, slope, threads)
-        return _evaluation(given, losses, None, slope, limited, others)
+        unadjusted = np.empty(count, dtype) if args.unadjusted else None
+        slope = _slope(args.kernel) if args.gradient else None
+        ridge, threads = args.target == "ridge", args.sample.threads or default_threads()
+        drawn = _drawn(args.sample, dtype)
+        limited = _core.step(self.name, *drawn, arrays, ridge, args.ceiling, losses, unadjusted, slope, threads)
+        return _evaluation(args, losses, None, slope, limited, unadjusted)
 
 
 def _drawn(
-    given: SampleArguments, dtype: np.dtype[Any]
+    args: SampleArguments, dtype: np.dtype[Any]
 ) -> tuple[dict[str, Any], int, int, int, int, NDArray[np.float64]]:
     """The arguments by which the core draws sequences: a description, the key, the first index and the noise levels."""
-    law = _described(given.law, given.choices, given.layout, dtype)
-    return law, *given.key, given.first, _ready(given.choices.sigma)
+    law = _described(args.law, args.choices, args.layout, dtype)
+    return law, *args.key, args.first, _ready(args.choices.sigma)
 
 
 def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
     """The law, the choices and the layout as the core reads them: numbers, and arrays in its dtype."""
-    known = _laws.setdefault(law, {})
-    if (layout, dtype) not in known:
-        known[layout, dtype] = _lasting(law, layout, dtype)
+    descriptions = _laws.setdefault(law, {})
+    if (layout, dtype) not in descriptions:
+        descriptions[layout, dtype] = _lasting(law, layout, dtype)
     counts, choice = (None if value is None else _ready(value) for value in (choices.counts, choices.task))
-    return {**known[layout, dtype], "counts": counts, "choice": choice}
+    return {**descriptions[layout, dtype], "counts": counts, "choice": choice}
 
 
 def _lasting(law: Law, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def _evaluation(
-    given: EvaluateArguments | StepArguments,
+    args: EvaluateArguments | StepArguments,
     losses: Float,
     weights: Float | None,
     slope: NDArray[np.float64] | None,
@@ -150,10 +150,10 @@ def _evaluation(
 ) -> Evaluation:
     weights = None if weights is None else weights.T
     if slope is None:
-        highest = min(given.ceiling, float(np.finfo(losses.dtype).max))
+        highest = min(args.ceiling, float(np.finfo(losses.dtype).max))
         limited = int(np.count_nonzero(~(losses.astype(np.float64) <= highest)))
         return Evaluation(losses, weights, None, limited, unadjusted)
     with np.errstate(under="ignore"):
         slope /= len(losses)
-    gradient = type(given.kernel)(*(pieces(slope, [value.shape for value in given.kernel])))
+    gradient = type(args.kernel)(*(pieces(slope, [value.shape for value in args.kernel])))
     return Evaluation(losses, weights, gradient, limited, unadjusted)

@@ -37,62 +37,62 @@ class NumpyEngine(Engine):
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> Array:
         return sampler.uniforms(key, count, first, word)
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
-        law, count = given.law, len(given.choices)
-        d, D = law.dim, law.dim + given.layout.extra + 1
+    def _sample(self, args: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
+        law, count = args.law, len(args.choices)
+        d, D = law.dim, law.dim + args.layout.extra + 1
         gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, d), dtype), np.empty((count, d), dtype)
         metric = np.empty((count, d, d), dtype) if law.own_metric else None
         with np.errstate(all="ignore"):
             for part in _chunks(count):
-                gram[part], task[part], ridge[part], own = sampler.draw(given, part)
+                gram[part], task[part], ridge[part], query_covariance = sampler.draw(args, part)
                 if metric is not None:
-                    metric[part] = own
+                    metric[part] = query_covariance
         return SampledMoments(gram, task, ridge, metric)
 
-    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
-        kernel = type(given.kernel)(*(value.astype(np.float64) for value in given.kernel))
+    def _evaluate(self, args: EvaluateArguments) -> Evaluation:
+        kernel = type(args.kernel)(*(value.astype(np.float64) for value in args.kernel))
         if not isinstance(kernel, Mixings):
-            return self._computed(given, kernel)
-        dim = (given.gram.shape[1] - kernel.scalars) // kernel.vectors
-        result = self._computed(given, kernel.dense(dim))
+            return self._computed(args, kernel)
+        dim = (args.gram.shape[1] - kernel.scalars) // kernel.vectors
+        result = self._computed(args, kernel.dense(dim))
         gradient: Any = result.gradient
         return result if gradient is None else replace(result, gradient=kernel.gather(gradient, dim))
 
-    def _computed(self, given: EvaluateArguments, kernel: Kernel) -> Evaluation:
+    def _computed(self, args: EvaluateArguments, kernel: Kernel) -> Evaluation:
         """The evaluation of a kernel in float64, the layers of which have an adjoint."""
-        dtype, (count, length), ceiling = given.gram.dtype, given.target.shape, given.ceiling
+        dtype, (count, length), ceiling = args.gram.dtype, args.target.shape, args.ceiling
         losses, weights, limited = np.empty(count, dtype), np.empty((count, length), dtype), np.empty(count, bool)
         total = [np.zeros(value.shape) for value in kernel]
-        metric = None if given.metric is None else np.broadcast_to(given.metric, (count, length, length))
+        metric = None if args.metric is None else np.broadcast_to(args.metric, (count, length, length))
         with np.errstate(all="ignore"):
             for part in _chunks(count):
-                gram, target = given.gram[part].astype(np.float64), given.target[part].astype(np.float64)
+                gram, target = args.gram[part].astype(np.float64), args.target[part].astype(np.float64)
                 M = None if metric is None else metric[part].astype(np.float64)
-                whole = np.asarray(np.isfinite(gram).all((1, 2)))  # one layer does not read all of G
-                w = np.where(whole[:, None], -_forward(kernel, gram).rows[0][:, :length], np.nan)
+                finite_gram = np.asarray(np.isfinite(gram).all((1, 2)))  # one layer does not read all of G
+                w = np.where(finite_gram[:, None], -_forward(kernel, gram).rows[0][:, :length], np.nan)
                 loss = half_square(w - target, M)
                 weights[part], losses[part] = w, np.where(np.isfinite(loss), loss, np.inf)
                 finite = np.isfinite(losses[part])
                 limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
-                if given.gradient:
-                    chosen = np.flatnonzero(finite)
-                    left_out = _add_gradient(kernel, gram[chosen], target[chosen], _part(M, chosen), ceiling, total)
-                    limited[part.start + chosen[left_out]] = True
-            mean = type(kernel)(*(sum_ / count for sum_ in total)) if given.gradient else None
-        return Evaluation(losses, weights if given.weights else None, mean, int(limited.sum()))
+                if args.gradient:
+                    index = np.flatnonzero(finite)
+                    left_out = _add_gradient(kernel, gram[index], target[index], _part(M, index), ceiling, total)
+                    limited[part.start + index[left_out]] = True
+            mean = type(kernel)(*(sum_ / count for sum_ in total)) if args.gradient else None
+        return Evaluation(losses, weights if args.weights else None, mean, int(limited.sum()))
 
-    def _step(self, given: StepArguments) -> Evaluation:
-        law, layout, threads = given.sample.law, given.sample.layout, given.sample.threads
-        drawn = self._sample(given.sample, given.kernel[0].dtype)
+    def _step(self, args: StepArguments) -> Evaluation:
+        law, layout, threads = args.sample.law, args.sample.layout, args.sample.threads
+        drawn = self._sample(args.sample, args.kernel[0].dtype)
         metric = layout.metric(law.metric if drawn.metric is None else drawn.metric)
         task = layout.target(drawn.task)
-        goal = layout.target(drawn.ridge) if given.target == "ridge" else task
-        asked = EvaluateArguments(given.kernel, drawn.gram, goal, metric, given.ceiling, False, given.gradient, threads)
+        goal = layout.target(drawn.ridge) if args.target == "ridge" else task
+        asked = EvaluateArguments(args.kernel, drawn.gram, goal, metric, args.ceiling, False, args.gradient, threads)
         result = self._evaluate(asked)
-        if not given.unadjusted:
+        if not args.unadjusted:
             return result
-        other = self._evaluate(asked._replace(target=task, ceiling=np.inf, gradient=False))
-        return replace(result, unadjusted=other.losses)
+        unadjusted = self._evaluate(asked._replace(target=task, ceiling=np.inf, gradient=False))
+        return replace(result, unadjusted=unadjusted.losses)
 
 
 def _part(metric: Array | None, index: Any) -> Array | None:

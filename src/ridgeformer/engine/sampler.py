@@ -153,14 +153,14 @@ def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Arra
     A, metric = _shape_features(law, A, key, sequence, n)
     w = _tasks(law, choices, g)
     t = np.einsum("bij,bi->bj", A, w) + sigma[:, None] * z
-    rest = n - np.minimum(span, d)
-    beyond = _chi2(key, sequence, d, rest)
+    dof = n - np.minimum(span, d)
+    beyond = _chi2(key, sequence, d, dof)
     gram = np.empty((count, d + 1, d + 1))
     gram[:, :d, :d] = A @ A.transpose(0, 2, 1)
     gram[:, :d, d] = gram[:, d, :d] = np.einsum("bij,bj->bi", A, t)
     gram[:, d, d] = np.square(t).sum(1) + sigma**2 * beyond
     ridge = w if law.pool is not None else _posterior_mean(law, A, g, z, t, sigma, there)
-    sums = _sums(law, A, t, sigma, beyond, n, rest, there, key, sequence) if layout.coordinate != "none" else None
+    sums = _sums(law, A, t, sigma, beyond, n, dof, there, key, sequence) if layout.coordinate != "none" else None
     return layout.gram(gram, n, sums), w, ridge, metric
 
 
@@ -220,16 +220,16 @@ def _tasks(law: Law, choices: Choices, g: Array) -> Array:
 
 
 def _sums(
-    law: Law, A: Array, t: Array, sigma: Array, beyond: Array, n: Any, rest: Any, there: Any, key: Key, sequence: Any
+    law: Law, A: Array, t: Array, sigma: Array, beyond: Array, n: Any, dof: Any, there: Any, key: Key, sequence: Any
 ) -> Array:
     """The sums of the tokens, [B, D]: sqrt(n) times coordinates of a random unit vector in the basis of A and t."""
     rank = A.shape[2]
     draws = _normals(key, sequence, rank + 1, ONES)
     u = np.zeros((len(A), rank)) if law.standardised else draws[:, 1:] * there
-    outside = _chi2(key, sequence, law.dim + 1, rest)
+    outside = _chi2(key, sequence, law.dim + 1, dof)
     length = np.sqrt(np.square(u).sum(1) + outside)
     u = u / length[:, None]
-    sign = draws[:, 0] / np.sqrt(draws[:, 0] ** 2 + _chi2(key, sequence, law.dim + 2, rest - 1))
+    sign = draws[:, 0] / np.sqrt(draws[:, 0] ** 2 + _chi2(key, sequence, law.dim + 2, dof - 1))
     along = (u * t).sum(1) + sigma * np.sqrt(outside) / length * np.sqrt(beyond) * sign
     return np.asarray(np.sqrt(n)[:, None] * np.column_stack([np.einsum("bij,bj->bi", A, u), along]))
 

@@ -36,11 +36,11 @@ class JaxEngine(NumpyEngine):
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         return self._sampler._uniforms(key, count, first, word)
 
-    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
-        return self._sampler._sample(given, dtype)
+    def _sample(self, args: SampleArguments, dtype: np.dtype[np.floating]) -> SampledMoments:
+        return self._sampler._sample(args, dtype)
 
-    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
-        kernel, gram, target, metric, ceiling, *_ = given
+    def _evaluate(self, args: EvaluateArguments) -> Evaluation:
+        kernel, gram, target, metric, ceiling, *_ = args
         count, length = target.shape
         losses, weights = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
         total, limited = [np.zeros(value.shape) for value in kernel], 0
@@ -53,11 +53,11 @@ class JaxEngine(NumpyEngine):
                 losses[part], weights[part] = _forward(kernel, *batch)
                 finite = np.isfinite(losses[part])
                 limits = ~finite | (losses[part] > ceiling)
-                if given.gradient:
+                if args.gradient:
                     limits |= _add_gradient(kernel, batch, finite, ceiling, total)
                 limited += int(limits.sum())
-            mean = type(kernel)(*(piece / count for piece in total)) if given.gradient else None
-        return Evaluation(losses, weights if given.weights else None, mean, limited)
+            mean = type(kernel)(*(piece / count for piece in total)) if args.gradient else None
+        return Evaluation(losses, weights if args.weights else None, mean, limited)
 
 
 def double_precision() -> AbstractContextManager[Any]:
@@ -79,14 +79,14 @@ def map_of(kernel: Kernel, gram: Any) -> Any:
     Returns:
         The weights of all coordinates beside y, [..., D - 1].
     """
-    one = jnp.broadcast_to(jnp.eye(gram.shape[-1], dtype=gram.dtype), gram.shape)
+    identity = jnp.broadcast_to(jnp.eye(gram.shape[-1], dtype=gram.dtype), gram.shape)
 
     def layer(state: tuple[Any, Any], kernel: Any) -> tuple[tuple[Any, Any], None]:
         G, C = state
-        T = one + kernel.attention(G, jnp)
+        T = identity + kernel.attention(G, jnp)
         return (T @ G @ T.mT, T @ C), None
 
-    start = gram, one
+    start = gram, identity
     (_, C), _ = jax.lax.scan(layer, start, type(kernel)(*(jnp.asarray(value, gram.dtype) for value in kernel)))
     return -C[..., -1, :-1]
 
@@ -94,8 +94,8 @@ def map_of(kernel: Kernel, gram: Any) -> Any:
 @jax.jit
 def _forward(kernel: Any, gram: Any, target: Any, metric: Any) -> Any:
     """Losses, infinite where they overflowed, and weights."""
-    given = jnp.isfinite(gram).all((1, 2))  # one layer does not read all of G
-    weights = jnp.where(given[:, None], map_of(kernel, gram)[:, : target.shape[1]], jnp.nan)
+    finite_gram = jnp.isfinite(gram).all((1, 2))  # one layer does not read all of G
+    weights = jnp.where(finite_gram[:, None], map_of(kernel, gram)[:, : target.shape[1]], jnp.nan)
     losses = half_square(weights - target, metric)
     return jnp.where(jnp.isfinite(losses), losses, jnp.inf), weights
 

@@ -202,33 +202,33 @@ def compare_algorithms(
     """
     check(model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
-    chosen = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
+    algorithms = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
     sums: dict[str, Array] = {}
     for first, count in blocks(sequences, problem.dim, BLOCK):
         draw = draw_sequences(problem, seed, first, count, needs_sums(model))
-        block = _block(model, draw, chosen, problem.signal)
+        block = _block(model, draw, algorithms, problem.signal)
         sums = {name: sums.get(name, 0.0) + value for name, value in block.items()}
         progress(first + count, sequences)
     if (lost := int(sums["lost"])) == sequences:
         remedy = "Use the problem that the model was trained on."
         refuse("a comparison needs sequences on which the model does not explode", "none", remedy)
-    own, goal = sums["own"], sums["goal"]
+    squares, goal = sums["own"], sums["goal"]
     with np.errstate(all="ignore"):
         return AlgorithmMap(
             name=repr(model),
             layer=np.arange(1, model.layers + 1),
-            iteration={name: one.numbers for name, one in chosen.items()},
-            cosine={name: sums[f"cosine {name}"].T / (sequences - lost) for name in chosen},
-            relative_error={name: np.sqrt(sums[f"error {name}"].T / own[:, None]) for name in chosen},
+            iteration={name: algorithm.numbers for name, algorithm in algorithms.items()},
+            cosine={name: sums[f"cosine {name}"].T / (sequences - lost) for name in algorithms},
+            relative_error={name: np.sqrt(sums[f"error {name}"].T / squares[:, None]) for name in algorithms},
             distance=np.sqrt(sums["distance"] / goal),
-            distances={name: np.sqrt(sums[f"distance {name}"] / goal) for name in chosen},
-            settings={name: one.settings for name, one in chosen.items()},
+            distances={name: np.sqrt(sums[f"distance {name}"] / goal) for name in algorithms},
+            settings={name: algorithm.settings for name, algorithm in algorithms.items()},
             sequences=sequences,
             exploded=lost,
         )
 
 
-def _block(model: LinearTransformer, draw: Draw, chosen: dict[str, _Algorithm], signal: float) -> dict[str, Array]:
+def _block(model: LinearTransformer, draw: Draw, algorithms: dict[str, _Algorithm], signal: float) -> dict[str, Array]:
     """Sums over sequences: explosions, sizes and distances of readouts; with iterations cosines and distances."""
     trace = model.trace(draw)
     stable = np.asarray(~has_exploded(trace.losses, signal).any(0))
@@ -240,10 +240,10 @@ def _block(model: LinearTransformer, draw: Draw, chosen: dict[str, _Algorithm], 
     sums = {"own": np.square(size).sum(1), "goal": np.square(goal).sum(), "distance": _squares(w - goal)}
     sums["lost"] = (~stable).sum()
     S, a = (np.asarray(part[stable], np.float64) for part in (draw.moments.S, draw.moments.b))
-    for name, one in chosen.items():
-        basis = _basis(S, a, one.precondition)
+    for name, algorithm in algorithms.items():
+        basis = _basis(S, a, algorithm.precondition)
         turn, parts = root @ basis.vectors, []
-        for e, _ in zip(one.filters(basis.values), one.numbers, strict=False):
+        for e, _ in zip(algorithm.filters(basis.values), algorithm.numbers, strict=False):
             v = np.einsum("bij,bj->bi", turn, (1 - e) * basis.solution)
             scale = size * np.linalg.norm(v, axis=-1)
             cosine = (w * v).sum(-1) / np.where(scale > 0, scale, 1.0)
@@ -262,7 +262,7 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
     direct, preconditioned = _summary(_basis(S, a, None)), _summary(_basis(S, a, inverse))
     numbers, few = np.arange(iterations + 1.0), np.arange(min(iterations, NEWTON) + 1.0)
     step, _ = _best(direct, numbers, heavy_ball)
-    other, _ = _best(preconditioned, numbers, heavy_ball)
+    scaled_step, _ = _best(preconditioned, numbers, heavy_ball)
     scale, _ = _best(direct, few, newton, power=2)
     tries = ((m, *_best(direct, numbers, functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
     momentum, ball, _ = min(tries, key=lambda attempt: attempt[2])
@@ -270,7 +270,7 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
     penalties = 16 * np.trace(mean) / len(mean) * 2.0 ** (-np.arange(PENALTIES) / 2)
     return {
         "gradient descent": _Algorithm(None, lambda v: heavy_ball(v, step), numbers, {"step": step}),
-        "preconditioned gd": _Algorithm(inverse, lambda v: heavy_ball(v, other), numbers, {"step": other}),
+        "preconditioned gd": _Algorithm(inverse, lambda v: heavy_ball(v, scaled_step), numbers, {"step": scaled_step}),
         "heavy ball": _Algorithm(None, lambda v: heavy_ball(v, **rolling), numbers, rolling),
         "newton": _Algorithm(None, lambda v: newton(v, scale), few, {"scale": scale}),
         "ridge": _Algorithm(None, lambda v: ridge_path(v, penalties.tolist()), penalties, {}),

@@ -90,9 +90,9 @@ class Behaviour:
         self.sequences = len(readings)
         self.exploded = len(survived) - self.sequences
         if not self.exploded:
-            own, best = 0.5 * readings.to_goal[-1], 0.5 * readings.floor[0]
+            model_loss, best = 0.5 * readings.to_goal[-1], 0.5 * readings.floor[0]
             model, bayes = (
-                (float(values.mean()), float(values.std()) / np.sqrt(len(values))) for values in (own, best)
+                (float(values.mean()), float(values.std()) / np.sqrt(len(values))) for values in (model_loss, best)
             )
             warn_below_floor("the model", *model, *bayes, signal)
 
@@ -202,13 +202,13 @@ def _parts(readings: Readings) -> tuple[Array, Array, Array]:
     if len(distinct) > 16:
         group = np.argsort(np.argsort(sigma, kind="stable")) * STRATA // len(sigma)
     loss = 0.5 * readings.to_goal.mean(1)
-    whole = _rescaled(readings).sum(1) / len(readings)
-    size = np.where(loss - whole > ROUNDING * loss, loss - whole, 0.0)
+    rescaled = _rescaled(readings).sum(1) / len(readings)
+    size = np.where(loss - rescaled > ROUNDING * loss, loss - rescaled, 0.0)
     if np.isnan(sigma).any():
-        return whole, np.full_like(whole, np.nan), size
-    chosen = np.stack([_rescaled(readings.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
-    direction = chosen / len(readings)
-    return direction, np.where(whole - direction > ROUNDING * loss, whole - direction, 0.0), size
+        return rescaled, np.full_like(rescaled, np.nan), size
+    by_group = np.stack([_rescaled(readings.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
+    direction = by_group / len(readings)
+    return direction, np.where(rescaled - direction > ROUNDING * loss, rescaled - direction, 0.0), size
 
 
 def _rescaled(readings: Readings) -> Array:
@@ -226,8 +226,8 @@ def _filter(readings: Readings, edges: Array) -> tuple[Array, Array]:
     def binned(values: Array) -> Array:
         return np.stack([values[:, exists][:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
 
-    whole = binned(readings.least)[0]
-    return _quotient(binned(readings.along), whole), _quotient(binned(readings.goal_along)[0], whole)
+    weight = binned(readings.least)[0]
+    return _quotient(binned(readings.along), weight), _quotient(binned(readings.goal_along)[0], weight)
 
 
 def _bin(values: Array, edges: Array) -> NDArray[np.intp]:

@@ -79,9 +79,9 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
     """
     layers = []
     for P, Q in zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True):
-        omega, whole, d = nearest_omega(P, Q), _squared_norm(P, Q), model.dim
+        omega, total, d = nearest_omega(P, Q), _squared_norm(P, Q), model.dim
         carried = float((omega**2 * [[(d * d + d) / 2, d / 2], [d / 2, 1.0]]).sum())
-        share = min(carried / whole, 1.0) if whole > 0 else 1.0
+        share = min(carried / total, 1.0) if total > 0 else 1.0
         (xx, xy), (yx, yy) = omega.tolist()
         layers.append(Coefficients(((xx, xy), (yx, yy)), share, tuple(map(_rest, P)), tuple(map(_rest, Q))))
     return layers
@@ -119,15 +119,15 @@ def diagonal_part(model: LinearTransformer, layers: Iterable[int] | None = None)
     """
     if not isinstance(model, LinearTransformer):
         refuse("only a linear transformer has a diagonal part", kind_of(model), "Pass a model.")
-    given = range(model.layers) if layers is None else listed("layers", layers, "[0, 1]")
-    chosen = {layer_number(layer, model.layers) for layer in given}
+    numbers = range(model.layers) if layers is None else listed("layers", layers, "[0, 1]")
+    selected = {layer_number(layer, model.layers) for layer in numbers}
     pairs = zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True)
     omega = np.stack([nearest_omega(*pair) for pair in pairs])
-    if len(chosen) == model.layers and not model.layout.extra:
+    if len(selected) == model.layers and not model.layout.extra:
         return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     flat, heads, xy = LinearTransformer(Diag(omega=omega), model.dim), max(model.heads, 2), _xy(model)
     P, Q, *diagonal = (with_more_heads(m.astype(np.float64), heads, 0.0) for m in (model.P, model.Q, flat.P, flat.Q))
-    for layer, (matrices, of) in itertools.product(chosen, zip((P, Q), diagonal, strict=True)):
+    for layer, (matrices, of) in itertools.product(selected, zip((P, Q), diagonal, strict=True)):
         matrices[layer] = 0
         matrices[layer][:, xy[:, None], xy] = of[layer]
     return LinearTransformer(Full(P, Q), layout=model.layout)
@@ -170,13 +170,13 @@ def _squared_norm(P: Array, Q: Array) -> float:
 def _rest(matrix: Array) -> Rest:
     d = len(matrix) - 1
     diagonal = np.diag(np.append(np.full(d, np.trace(matrix[:d, :d]) / d), matrix[d, d]))
-    whole, rest = float((matrix**2).sum()), matrix - diagonal
-    left = float((rest**2).sum())
-    if left <= 1e-28 * whole:  # rounding
+    total, remainder = float((matrix**2).sum()), matrix - diagonal
+    left = float((remainder**2).sum())
+    if left <= 1e-28 * total:  # rounding
         return Rest(1.0, 0, 0.0)
-    values = np.linalg.svd(rest, compute_uv=False)
+    values = np.linalg.svd(remainder, compute_uv=False)
     rank = int((values > VISIBLE * np.linalg.norm(matrix, 2)).sum())
-    return Rest(1 - left / whole, rank, float((values**2).sum() ** 2 / (values**4).sum()))
+    return Rest(1 - left / total, rank, float((values**2).sum() ** 2 / (values**4).sum()))
 
 
 @dataclass(frozen=True)

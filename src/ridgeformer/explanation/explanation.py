@@ -243,14 +243,14 @@ def explain(
     if problem.lengths.fixed:
         model = model.to_attention("sum", problem.lengths.most)
     sequences, seed = how_many(problem, integer("sequences", sequences, 100)), integer("seed", seed, 0)
-    chosen, each = _levels(problem, sigma), max(sequences // 5, 100)
-    step = _counted(progress, sequences + each * len(chosen))
-    best = known if hasattr(known := problem.best_predictor(), "weights") else None  # some only predict
-    whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
-    fixed = [read(problem.at_noise(s), model, best, sequences=each, seed=seed, progress=step) for s in chosen]
-    least = None if known is best else floor(problem, sequences=sequences, seed=seed).loss
-    average = Behaviour(whole, problem.signal, least)
-    noise = ByNoise(chosen if fixed else np.array([np.nan]), fixed or [whole], problem.signal)
+    levels, each = _levels(problem, sigma), max(sequences // 5, 100)
+    step = _counted(progress, sequences + each * len(levels))
+    best = predictor if hasattr(predictor := problem.best_predictor(), "weights") else None  # some only predict
+    readings = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
+    fixed = [read(problem.at_noise(s), model, best, sequences=each, seed=seed, progress=step) for s in levels]
+    least = None if predictor is best else floor(problem, sequences=sequences, seed=seed).loss
+    average = Behaviour(readings, problem.signal, least)
+    noise = ByNoise(levels if fixed else np.array([np.nan]), fixed or [readings], problem.signal)
     removed = _removed(model, problem, sequences, seed)
     turned = not model.family.isotropic and problem.is_isotropic
     goal = "task" if not problem.has_oracle else "ridge" if problem.has_ridge_oracle else "oracle"
@@ -286,18 +286,18 @@ def _levels(problem: BaseProblem, sigma: Sequence[float] | Array | None) -> Arra
     """The fixed noise levels to look at; none where the problem cannot be had at one level."""
     if sigma is None:
         return levels(problem.noise) if problem.noise is not None and problem.has_at_noise else np.empty(0)
-    chosen = np.unique(array("sigma", sigma, ("K",)).astype(np.float64))
-    if chosen[0] < 0:
-        refuse("sigma must not be negative", float(chosen[0]), "Pass standard deviations >= 0.")
-    return chosen
+    sigmas = np.unique(array("sigma", sigma, ("K",)).astype(np.float64))
+    if sigmas[0] < 0:
+        refuse("sigma must not be negative", float(sigmas[0]), "Pass standard deviations >= 0.")
+    return sigmas
 
 
 def _removed(model: LinearTransformer, problem: BaseProblem, sequences: int, seed: int) -> Array:
     """The loss without each layer over that of the whole model, [L]."""
     variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
     losses = compare(problem, {"whole": model, **variants}, sequences=sequences, seed=seed, with_floor=False)
-    whole = losses["whole"].loss
-    return np.array([losses[name].loss / whole if whole > 0 else np.inf for name in variants])
+    full_loss = losses["whole"].loss
+    return np.array([losses[name].loss / full_loss if full_loss > 0 else np.inf for name in variants])
 
 
 def _left_out(model: LinearTransformer, problem: BaseProblem, average: Behaviour, fixed: bool) -> tuple[str, ...]:

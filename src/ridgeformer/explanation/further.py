@@ -68,8 +68,8 @@ class Channel:
     def _content(self, layer: int) -> str:
         if self.kind == "vector":
             return f"a copy of x to {self.cosine[layer]:.0%} of its square"
-        known = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
-        tail = "" if np.isnan(self.noise[layer]) else known
+        correlation = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
+        tail = "" if np.isnan(self.noise[layer]) else correlation
         if self.error[layer] < 0.5:
             what = f"{self.label[layer]:.2g} times the residuals of weights that are those of the oracle"
             return f"{what} but for a relative error of {self.error[layer]:.2g}{tail}"
@@ -114,7 +114,7 @@ def _channel(trace: Trace, draw: Draw, signal: float, kind: str, number: int, pl
         label, cosine, error = _scalar(rows[:, :, 0], draw.ridge, d)
     else:
         label, cosine, error = _vector(rows, d)
-    whole = float(capped(trace.losses[-1], signal).mean())
+    loss = float(capped(trace.losses[-1], signal).mean())
     states = zip(trace.G[:-1], trace.C[:-1], range(model.layers), strict=True)
     erased = [capped(_erased(model, draw, G, C, places, layer), signal).mean() for G, C, layer in states]
     return Channel(
@@ -124,8 +124,8 @@ def _channel(trace: Trace, draw: Draw, signal: float, kind: str, number: int, pl
         label=label,
         cosine=cosine,
         error=error,
-        noise=np.array([rank_correlation(one, draw.sigma) for one in squares]),
-        erased=np.array([*erased, whole]) / whole if whole > 0 else np.full(model.layers + 1, np.nan),
+        noise=np.array([rank_correlation(square, draw.sigma) for square in squares]),
+        erased=np.array([*erased, loss]) / loss if loss > 0 else np.full(model.layers + 1, np.nan),
     )
 
 
@@ -152,7 +152,7 @@ def _erased(model: LinearTransformer, draw: Draw, G: Array, C: Array, places: ND
     """The losses if some coordinates of all tokens are set to zero before a layer."""
     G, C = np.array(G), np.array(C)
     G[:, places], G[:, :, places], C[:, places] = 0, 0, 0
-    rest = LinearTransformer(model.family.select(slice(layer, None)), model.dim, model.layout)
-    row = Trace(rest, G).C[-1][:, -1]
+    later = LinearTransformer(model.family.select(slice(layer, None)), model.dim, model.layout)
+    row = Trace(later, G).C[-1][:, -1]
     w = -np.einsum("bi,bij->bj", row, C)
     return draw.both_losses(w[:, : model.dim], w[:, model.dim] if model.layout.counted else None)[0]

@@ -257,11 +257,11 @@ def patch_noise(
     """
     check(model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
-    levels, chosen = _levels(problem, low, high), _parts(model, parts)
+    levels, names = _levels(problem, low, high), _parts(model, parts)
     pieces = []
     for first, count in blocks(sequences, problem.dim, BLOCK):
         draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums(model)) for s in levels]
-        pieces.append(_block(model, draws, chosen, problem.signal))
+        pieces.append(_block(model, draws, names, problem.signal))
         progress(first + count, sequences)
     sizes, oracle, restored, once = (np.concatenate(parts, -1) for parts in zip(*pieces, strict=True))
     shares, errors, lost = _shares(restored, sizes)
@@ -272,7 +272,7 @@ def patch_noise(
         high=levels[1],
         shrinkage=sizes[:2].sum(1) / task,
         oracle=oracle.sum(1) / task,
-        part=tuple(chosen),
+        part=tuple(names),
         layer=np.arange(1, model.layers + 1),
         restored=shares,
         error=errors,
@@ -284,12 +284,12 @@ def patch_noise(
 
 def _parts(model: LinearTransformer, parts: Sequence[str] | None) -> list[str]:
     """The parts to patch."""
-    known = [part for part in PATCHES if part != "further" or model.width > model.dim]
-    chosen = known if parts is None else list(parts)
-    if not chosen or not set(chosen) <= set(known):
-        wrong = ", ".join(str(part) for part in chosen if part not in known) or "none"
-        refuse(f"the parts that can be patched in this model are {', '.join(known)}", wrong, "Choose some of these.")
-    return chosen
+    allowed = [part for part in PATCHES if part != "further" or model.width > model.dim]
+    names = allowed if parts is None else list(parts)
+    if not names or not set(names) <= set(allowed):
+        wrong = ", ".join(str(part) for part in names if part not in allowed) or "none"
+        refuse(f"the parts that can be patched in this model are {', '.join(allowed)}", wrong, "Choose some of these.")
+    return names
 
 
 def _levels(problem: BaseProblem, low: float | None, high: float | None) -> tuple[float, float]:
@@ -328,11 +328,11 @@ def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal
             return None
         return patched if layer == model.layers - 1 else patched.patched(layer + 1, here)
 
-    own = np.stack([sizes(here), sizes(there), inner(task, task, metric)])
-    finite = np.isfinite(own).all(0)
+    projections = np.stack([sizes(here), sizes(there), inner(task, task, metric)])
+    finite = np.isfinite(projections).all(0)
     oracle = np.stack([inner(np.asarray(d.ridge, np.float64), task, metric) for d in draws])
     oracle = oracle if draws[0].oracle else np.full_like(oracle, np.nan)
-    products = (own, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
+    products = (projections, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
     return tuple(values[..., finite] for values in products)
 
 
@@ -344,10 +344,10 @@ def _three_digits(value: float) -> str:
 def _shares(patched: Array, sizes: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     """Shares of the change, their standard errors, and how many sequences are left out, [K, L] each."""
     good = np.isfinite(patched)
-    moved, whole = np.where(good, patched - sizes[0], 0.0), np.where(good, sizes[1] - sizes[0], 0.0)
+    moved, change = np.where(good, patched - sizes[0], 0.0), np.where(good, sizes[1] - sizes[0], 0.0)
     with np.errstate(all="ignore"):
-        share = moved.sum(-1) / whole.sum(-1)
-        error = np.sqrt(np.square(moved - share[..., None] * whole).sum(-1)) / np.abs(whole.sum(-1))
+        share = moved.sum(-1) / change.sum(-1)
+        error = np.sqrt(np.square(moved - share[..., None] * change).sum(-1)) / np.abs(change.sum(-1))
     lost = (~good).sum(-1)
     few = lost <= MOST_EXPLODED * patched.shape[-1]
     return np.where(few, share, np.nan), np.where(few, error, np.nan), lost

@@ -183,13 +183,13 @@ def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Read
 
 def _swapped(moments: Moments, ols: Array, rho: Array) -> Moments:
     """The contexts with residuals that are scaled to the sum of squares of those of another one."""
-    gram, other = np.array(moments.gram, np.float64), np.roll(rho, 1)
-    gram[:, -1, -1] += other - rho
+    gram, swapped = np.array(moments.gram, np.float64), np.roll(rho, 1)
+    gram[:, -1, -1] += swapped - rho
     if moments.sums is None:
         return Moments._trusted(gram, moments.context)
     sums = np.array(moments.sums, np.float64)
     explained = (sums[:, :-1] * ols).sum(1)
-    scale = np.sqrt(np.divide(other, rho, out=np.ones_like(rho), where=rho > 0))
+    scale = np.sqrt(np.divide(swapped, rho, out=np.ones_like(rho), where=rho > 0))
     sums[:, -1] = explained + scale * (sums[:, -1] - explained)
     return Moments._trusted(gram, moments.context, sums=sums)
 
@@ -219,7 +219,7 @@ def _updates(model: LinearTransformer, here: Trace, w: Array, ols: Array, rho: A
     left, right = np.einsum("lkij,lbj->lkbi", P, noise), np.einsum("lbj,lkji->lkbi", noise, Q)
     by_noise = np.einsum("b,lkbi,lkbj->lbij", rho, left, right, optimize=True)  # that part of T - I
     momentum = -np.einsum("lbij,lbi->lbj", rows, by_noise[:, :, -1, :-1])
-    kept = np.einsum("lbij,lbj->lbi", T[:, :, :-1, :-1], u) + a[..., None] * by_noise[:, :, :-1, -1]
+    carried = np.einsum("lbij,lbj->lbi", T[:, :, :-1, :-1], u) + a[..., None] * by_noise[:, :, :-1, -1]
     xy = np.append(np.arange(d), model.width)
     act, G = (values[..., xy[:, None], xy] for values in (T - np.eye(model.width + 1), here.G[:-1]))
     return {
@@ -230,7 +230,7 @@ def _updates(model: LinearTransformer, here: Trace, w: Array, ols: Array, rho: A
         "by_newton": (delta * newton).sum(-1),
         "newton": _squared(newton),
         "momentum": _squared(momentum),
-        "kept": (kept * u).sum(-1),
+        "kept": (carried * u).sum(-1),
         "u": _squared(u),
         "act": np.square(act).sum((-1, -2)),
         "by_gram": _blocks(act * G),
@@ -245,12 +245,12 @@ def _blocks(values: Array) -> Array:
     return np.stack(parts, -1)
 
 
-def _patched(here: Trace, other: Array) -> Array:
+def _patched(here: Trace, donor: Array) -> Array:
     """The last row of C when the query meets another T in one layer, [L, B, D]: for each layer in turn."""
-    L, B, D = other.shape[:3]
+    L, B, D = donor.shape[:3]
     row, rows = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
     for layer in reversed(range(L)):
-        rows[layer] = (row @ other[layer] @ here.C[layer])[:, 0]
+        rows[layer] = (row @ donor[layer] @ here.C[layer])[:, 0]
         row = row @ here.T[layer]
     return np.stack(rows)
 

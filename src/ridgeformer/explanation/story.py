@@ -279,8 +279,8 @@ def _does(layers: list[int], job: str) -> str:
     """Such as `layers 1 and 2 solve the regression`."""
     if len(layers) == 1:
         return f"{_layers(layers)} {job}"
-    verb, rest = job.split(" ", 1)
-    return f"{_layers(layers)} {'have' if verb == 'has' else verb.removesuffix('s')} {rest}"
+    verb, predicate = job.split(" ", 1)
+    return f"{_layers(layers)} {'have' if verb == 'has' else verb.removesuffix('s')} {predicate}"
 
 
 def _ends(noise: ByNoise, values: Array, words: Callable[[float], str]) -> str:

@@ -88,30 +88,30 @@ def export(
     units, model = (model, model.model) if isinstance(model, Universal) else (None, model)
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
-    chosen = FORMATS[choice("a format", to, FORMATS)]
+    target = FORMATS[choice("a format", to, FORMATS)]
     options: dict[str, object] = {} if digits is None else {"digits": digits}
-    if options and not chosen.takes("digits"):
+    if options and not target.takes("digits"):
         refuse("digits is only for the format latex", f"it for {to}", "Leave it out, or export to latex.")
     universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
-    whole = universal and context is None and chosen.takes("units")
-    if units is not None and not whole:
+    exact = universal and context is None and target.takes("units")
+    if units is not None and not exact:
         rule = "the units of a model for every dimension are exported to python, torch and latex, for any n"
         received = f"the format {to}" if to == "onnx" else f"{model}, context={context}"
         refuse(rule, received, "Export the model alone, or leave out the context.")
-    if whole:
-        return chosen.make(model, about=about, units=units, **options)
-    known = model.layout.coordinate == "none"
-    if context is not None and known:
+    if exact:
+        return target.make(model, about=about, units=units, **options)
+    fixed_tokens = model.layout.coordinate == "none"
+    if context is not None and fixed_tokens:
         model = model.to_attention("sum", integer("context", context))
-    if model.layout.attention == "mean" or not known:
+    if model.layout.attention == "mean" or not fixed_tokens:
         remedy = "Pass context=20 for what is the same function at n = 20, for example."
-        remedy = remedy if known else "Train one without a constant or a length in its tokens."
+        remedy = remedy if fixed_tokens else "Train one without a constant or a length in its tokens."
         rule = "export writes models with attention by sum, whose further coordinates start at zero"
         refuse(rule, f"one with {model.layout}", remedy)
     if context is not None:
         about = f"What follows is valid for contexts of exactly n = {context} examples. {about}".strip()
-        options |= {"context": context} if chosen.takes("context") else {}
-    return chosen.make(model, about=about, **options)
+        options |= {"context": context} if target.takes("context") else {}
+    return target.make(model, about=about, **options)
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

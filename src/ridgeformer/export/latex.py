@@ -129,8 +129,8 @@ def _channels(model: LinearTransformer, digits: int) -> list[str]:
         rf"  \hat{{y}} &= -(z_{{n+1}}^{{{model.layers}}})_{{{scalars}}}",
     ]
     if model.layout.opening:
-        rest = rf"0_{{{scalars - 1}}}^\top"
-        start = rf"  x_0^{{0}} &= 0, \qquad z_0^{{0}} = \begin{{pmatrix}} \sqrt{{2 d}} & {rest} \end{{pmatrix}}^\top"
+        tail = rf"0_{{{scalars - 1}}}^\top"
+        start = rf"  x_0^{{0}} &= 0, \qquad z_0^{{0}} = \begin{{pmatrix}} \sqrt{{2 d}} & {tail} \end{{pmatrix}}^\top"
         rows.insert(1, start)
     return [*_align(rows), *_matrices(arrays, digits)]
 

@@ -26,11 +26,11 @@ class _Graph:
         from onnx import numpy_helper
 
         with np.errstate(over="ignore"):
-            whole = np.asarray(value, np.int64 if isinstance(value, list) else np.float32)
-        if not np.isfinite(whole).all():
+            tensor = np.asarray(value, np.int64 if isinstance(value, list) else np.float32)
+        if not np.isfinite(tensor).all():
             received = f"{name} of {np.abs(value).max():.3g}"
             refuse("parameters must fit in float32", received, "Export to python instead.")
-        self.constants.append(numpy_helper.from_array(whole, name))
+        self.constants.append(numpy_helper.from_array(tensor, name))
         return name
 
     def node(self, kind: str, output: str, *inputs: str, **attributes: Any) -> str:

@@ -275,10 +275,10 @@ def _recipe(family: Family, dim: int) -> tuple[Family, str, str]:
     if isinstance(family, LoopedFamily):
         family = family.once
     kind = type(family).__mro__[1] if family.has_sizes else type(family)
-    known = templates("torch").get("_".join([kind.__name__, *family.arrays]))
-    if known is None or not family.built_in:
+    template = templates("torch").get("_".join([kind.__name__, *family.arrays]))
+    if template is None or not family.built_in:
         return _recipe(_engine_form(family, dim), dim)
-    helpers, _, matrices = known.substitute().partition("\n")
+    helpers, _, matrices = template.substitute().partition("\n")
     return family, helpers, matrices
 
 

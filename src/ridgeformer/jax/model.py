@@ -130,8 +130,8 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
         return map_of(kernel_of(parameters), gram)[..., : form.dim]
     x, y, queries = floating("x", x), floating("y", y), floating("queries", queries)
     d, layout = form.dim, form.layout
-    for name, given, wanted in (("x", x, ("n", d)), ("y", y, x.shape[-2:-1]), ("queries", queries, ("m", d))):
-        _check_shape(name, given.shape, wanted)
+    for name, array, expected in (("x", x, ("n", d)), ("y", y, x.shape[-2:-1]), ("queries", queries, ("m", d))):
+        _check_shape(name, array.shape, expected)
     n = x.shape[-2]
     tokens = layout.tokens(x, y, float(layout.value(n)), jnp)
     gram = tokens.mT @ tokens
@@ -173,8 +173,8 @@ def _by_family_forward(form: Form, names: tuple[str, ...], values: tuple[Any, ..
     example = _family(form, names, [np.zeros(value.shape, dtype) for value in values]).kernel(form.dim)
     shapes = type(example)(*(jax.ShapeDtypeStruct(piece.shape, dtype) for piece in example))
 
-    def kernel(given: Any) -> Any:
-        return type(example)(*(np.array(piece, dtype) for piece in _family(form, names, given).kernel(form.dim)))
+    def kernel(arrays: Any) -> Any:
+        return type(example)(*(np.array(piece, dtype) for piece in _family(form, names, arrays).kernel(form.dim)))
 
     return _call(kernel, shapes, values), values
 
@@ -183,9 +183,9 @@ def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, .
     dtype = values[0].dtype
     shapes = tuple(jax.ShapeDtypeStruct(value.shape, dtype) for value in values)
 
-    def pullback(given: Any, pieces: Any) -> Any:
+    def pullback(arrays: Any, pieces: Any) -> Any:
         gradient = type(pieces)(*(np.asarray(piece, np.float64) for piece in pieces))
-        slopes = _family(form, names, given).pullback(gradient)
+        slopes = _family(form, names, arrays).pullback(gradient)
         return tuple(np.array(slopes[name], dtype) for name in names)
 
     return (_call(pullback, shapes, values, slope),)
@@ -262,10 +262,10 @@ def floating(name: str, value: Any) -> Any:
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
 
 
-def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> None:
+def _check_shape(name: str, shape: tuple[int, ...], expected: tuple[int | str, ...]) -> None:
     """The last axes of an array."""
-    if not fits(shape[-len(wanted) :], wanted):
-        text = ", ".join(map(str, wanted))
+    if not fits(shape[-len(expected) :], expected):
+        text = ", ".join(map(str, expected))
         refuse(f"{name} must have shape (..., {text})", f"shape {shape}", "Reshape or slice it to fit.")
 
 
@@ -319,8 +319,8 @@ def _forward(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def _xla(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
-    def loss(given: Any) -> Any:
-        return half_square(map_of(given, gram)[..., : goal.shape[-1]] - goal, weight).mean()
+    def loss(variables: Any) -> Any:
+        return half_square(map_of(variables, gram)[..., : goal.shape[-1]] - goal, weight).mean()
 
     return jax.value_and_grad(loss)(kernel)
 
@@ -330,10 +330,10 @@ def _native(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
     dtype = gram.dtype
 
     def compute(kernel: Any, gram: Any, goal: Any, weight: Any) -> Any:
-        given = type(kernel)(*(np.asarray(value) for value in kernel))
+        arrays = type(kernel)(*(np.asarray(value) for value in kernel))
         metric = None if weight is None else np.asarray(weight)
         gram, goal = np.asarray(gram), np.asarray(goal)
-        result = engines.current().evaluate(given, gram, goal, metric=metric, counted=goal.shape[-1])
+        result = engines.current().evaluate(arrays, gram, goal, metric=metric, counted=goal.shape[-1])
         assert result.gradient is not None
         return np.asarray(result.loss, dtype), type(kernel)(*(piece.astype(dtype) for piece in result.gradient))
 

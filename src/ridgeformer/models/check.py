@@ -53,9 +53,9 @@ def _check(family: type[Family], example: Family, D: int) -> None:
     if example.layers != LAYERS:
         _refuse(family, "layers must say how many layers the arrays describe", f"{example.layers} for {LAYERS} layers")
     P, Q = example.dense(DIM)
-    wanted = (LAYERS, example.heads, D, D)
-    if np.shape(P) != wanted or np.shape(Q) != wanted:
-        _refuse(family, f"dense must give P and Q of shape {wanted}", f"shapes {np.shape(P)} and {np.shape(Q)}")
+    shape = (LAYERS, example.heads, D, D)
+    if np.shape(P) != shape or np.shape(Q) != shape:
+        _refuse(family, f"dense must give P and Q of shape {shape}", f"shapes {np.shape(P)} and {np.shape(Q)}")
     P, Q = np.asarray(P, np.float64), np.asarray(Q, np.float64)
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((BATCH, CONTEXT, DIM)), rng.standard_normal((BATCH, CONTEXT))
@@ -124,19 +124,19 @@ def _check_slope(
 
     largest = max(float(np.abs(np.asarray(value)).max()) for value in slope.values())
     places = [(name, index) for name, value in arrays.items() for index in np.ndindex(value.shape)]
-    chosen = np.random.default_rng(1).permutation(len(places))[:MOST]
-    for name, index in (places[i] for i in chosen):
+    sample = np.random.default_rng(1).permutation(len(places))[:MOST]
+    for name, index in (places[i] for i in sample):
         ends = []
         for step in (1e-6, -1e-6):
-            changed = {other: value.copy() for other, value in arrays.items()}
+            changed = {key: value.copy() for key, value in arrays.items()}
             changed[name][index] += step
             ends.append(_evaluated(family(**changed).kernel(DIM), gram, target).loss)
-        expected, given = (ends[0] - ends[1]) / 2e-6, float(np.asarray(slope[name])[index])
-        if not abs(expected - given) <= SLACK * max(largest, abs(expected), 1e-3):
+        expected, analytic = (ends[0] - ends[1]) / 2e-6, float(np.asarray(slope[name])[index])
+        if not abs(expected - analytic) <= SLACK * max(largest, abs(expected), 1e-3):
             _refuse(
                 family,
                 "pullback must be the derivative of the loss",
-                f"{given:.4g} for {name}{list(index)}, where differences of the loss give {expected:.4g}",
+                f"{analytic:.4g} for {name}{list(index)}, where differences of the loss give {expected:.4g}",
             )
 
 

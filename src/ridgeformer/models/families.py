@@ -52,9 +52,9 @@ class ArrayFamily(Family):
             The shapes by name, in the order in which random numbers are drawn.
         """
 
-    def _keep(self, **given: ArrayLike) -> None:
+    def _keep(self, **values: ArrayLike) -> None:
         """Keep arrays of the shapes that `shapes` says, in the widest of their precisions; the first one decides L."""
-        (name, first), *_ = given.items()
+        (name, first), *_ = values.items()
         width = MOST_DIM
         if self.own is not None:
             extent = array(name, first, ("L", "H", "D", "D")).shape[3]
@@ -62,7 +62,7 @@ class ArrayFamily(Family):
         shapes = self.shapes(width)
         layers, heads, *_ = array(name, first, ("L", "H", *shapes[name])).shape
         integer(f"the number of layers of {name}", layers, 1, MOST_LAYERS)
-        arrays = {name: array(name, value, (layers, heads, *shapes[name])) for name, value in given.items()}
+        arrays = {name: array(name, value, (layers, heads, *shapes[name])) for name, value in values.items()}
         dtype = np.result_type(*arrays.values())
         self._arrays = {name: value.astype(dtype, copy=False) for name, value in arrays.items()}
 
@@ -232,14 +232,14 @@ class Diagonal(ArrayFamily):
         """See `Family.edit`. Also `omega` or some of its entries, which may need another head, or Diag."""
         if not parameters or not parameters.keys() <= {"omega", *OMEGAS}:
             return super().edit(layer, **parameters)
-        given = {name: real(name, value) for name, value in parameters.items()}
-        wide = [value.dtype for value in given.values() if value.ndim]  # numbers take the precision of the model
+        values = {name: real(name, value) for name, value in parameters.items()}
+        wide = [value.dtype for value in values.values() if value.ndim]  # numbers take the precision of the model
         omega = np.array(self.omega[layer], np.result_type(self.dtype, *wide), subok=False)
-        if "omega" in given:
-            value = given.pop("omega")
+        if "omega" in values:
+            value = values.pop("omega")
             here = omega if self._from or value.ndim == 2 else omega[:, 0]
             here[...] = value if value.ndim == 0 and np.isfinite(value) else array("omega", value, here.shape)
-        for name, value in given.items():
+        for name, value in values.items():
             omega[OMEGAS[name]] = array(name, value, ())
         return self._with_omega(layer, omega)
 

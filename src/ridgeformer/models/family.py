@@ -153,8 +153,8 @@ class Family(Value, ABC):
         kernel = self.kernel_of(self.arrays, np)
         if kernel is None:
             return Matrices(*self.dense(dim))
-        own = list(map(id, self.arrays.values()))
-        return type(kernel)(*(value if id(value) in own else read_only(value) for value in kernel))
+        stored = list(map(id, self.arrays.values()))
+        return type(kernel)(*(value if id(value) in stored else read_only(value) for value in kernel))
 
     @abstractmethod
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
@@ -171,14 +171,14 @@ class Family(Value, ABC):
         """
 
     @staticmethod
-    def _checked(gradient: Gradient, *wanted: tuple[int | str, ...]) -> tuple[Any, ...]:
+    def _checked(gradient: Gradient, *expected: tuple[int | str, ...]) -> tuple[Any, ...]:
         """Return a gradient if it has these shapes; a letter stands for any length."""
         if gradient is None:
             refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
-        given = [np.shape(piece) for piece in gradient]
-        if len(given) != len(wanted) or not all(map(fits, given, wanted)):
-            rule = f"a gradient must have the shapes {list(wanted)} of the kernel"
-            refuse(rule, given, "Pass evaluate(...).gradient as it is.")
+        shapes = [np.shape(piece) for piece in gradient]
+        if len(shapes) != len(expected) or not all(map(fits, shapes, expected)):
+            rule = f"a gradient must have the shapes {list(expected)} of the kernel"
+            refuse(rule, shapes, "Pass evaluate(...).gradient as it is.")
         return gradient
 
     @classmethod
@@ -271,8 +271,8 @@ class Family(Value, ABC):
         layer = layer_number(layer, self.layers)
         arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
         if not parameters or not parameters.keys() <= arrays.keys():
-            given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
-            refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", given, "Choose among these.")
+            unknown = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
+            refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", unknown, "Choose among these.")
         for name, value in parameters.items():
             new, old = real(name, value), np.moveaxis(arrays[name], axis, 0)
             if new.ndim == 0:
@@ -382,10 +382,10 @@ def joined(*families: Family) -> Family:
     Returns:
         The parameters of all layers.
     """
-    longer, *others = families
-    for other in others:
-        for layer in range(other.layers):
-            longer = longer.inserted(longer.layers, other.select(slice(layer, layer + 1)))
+    longer, *further = families
+    for family in further:
+        for layer in range(family.layers):
+            longer = longer.inserted(longer.layers, family.select(slice(layer, layer + 1)))
     return longer
 
 
@@ -427,9 +427,9 @@ def with_sizes(base: type[AnyFamily], word: str, sizes: str, **facts: Any) -> ty
     """
     key = base, word, sizes, *facts.items()
     if key not in _MADE:
-        own = {"name": f"{word}({sizes})", "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__}
-        own |= facts
-        _MADE[key] = types.new_class(word.capitalize(), (base,), exec_body=lambda space: space.update(own))
+        body = {"name": f"{word}({sizes})", "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__}
+        body |= facts
+        _MADE[key] = types.new_class(word.capitalize(), (base,), exec_body=lambda space: space.update(body))
     return cast("type[AnyFamily]", _MADE[key])
 
 
@@ -460,8 +460,8 @@ def family_named(name: object) -> type[Family]:
             return _complete(FAMILIES[name])
         parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
         if parts and parts[1] in _SIZED:
-            given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
-            numbers = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
+            arguments = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
+            numbers = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in arguments]
             try:
                 return _SIZED[parts[1]][1](*numbers)
             except TypeError:
@@ -502,11 +502,11 @@ def check_registered(family: type[Family]) -> str:
     Raises:
         InputError: The class has no name of its own, so that its models would be read back as those of another family.
     """
-    own = getattr(family, "inner", family)  # of a looped family: the one that is repeated
-    known = family_named(own.name)
-    if known is not own:
+    inner = getattr(family, "inner", family)  # of a looped family: the one that is repeated
+    registered = family_named(inner.name)
+    if registered is not inner:
         rule = "a family that is stored must have a name of its own"
-        received = f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}"
+        received = f"{inner.__qualname__} with the name {inner.name!r}, which is {registered.__qualname__}"
         refuse(rule, received, 'Write name = "my_family" in its class.')
     return family.name
 

@@ -184,10 +184,10 @@ class MomentForm(Stack):
         """
         self._check(moments)
         counted = self.dim + self.layout.counted
-        whole = np.ndim(target) == 2 and np.shape(target)[1] == counted
-        goal = array("target", target, (len(moments), counted if whole else self.dim)).astype(moments.dtype, copy=False)
+        full = np.ndim(target) == 2 and np.shape(target)[1] == counted
+        goal = array("target", target, (len(moments), counted if full else self.dim)).astype(moments.dtype, copy=False)
         weight = None if metric is None else np.asarray(real("metric", metric), moments.dtype)
-        if not whole:
+        if not full:
             goal, weight = self.layout.target(goal), self.layout.metric(weight)
         return engines.resolve(engine).evaluate(
             self.kernel,

@@ -312,8 +312,8 @@ def _edited(model: LinearTransformer, layer: int, parameters: Mapping[str, Array
     layer = layer_number(layer, model.layers)
     names = dict.fromkeys([*family.editable, "P", "Q"])
     if not parameters or not parameters.keys() <= names.keys():
-        given = ", ".join(sorted(parameters.keys() - names.keys())) or "no name"
-        refuse(f"the parameters of a {family.name} layer are {', '.join(names)}", given, "Choose among these.")
+        unknown = ", ".join(sorted(parameters.keys() - names.keys())) or "no name"
+        refuse(f"the parameters of a {family.name} layer are {', '.join(names)}", unknown, "Choose among these.")
     kinds = {"P": "P", "Q": "P", "omega": "omega", **dict.fromkeys(OMEGAS, "omega")}
     if len({kinds.get(name, "") for name in parameters}) > 1:
         rule = "an edit is of the omegas, of P and Q, or of other parameters"
@@ -329,10 +329,10 @@ def _with_heads(family: Family, parameters: Mapping[str, ArrayLike]) -> dict[str
     values = {name: real(name, value) for name, value in parameters.items()}
     if not isinstance(family, ArrayFamily) or family.heads > 1:
         return {**values}
-    known = family.arrays
-    missing = {name for name, value in values.items() if name in known and 0 < value.ndim == known[name].ndim - 2}
+    arrays = family.arrays
+    missing = {name for name, value in values.items() if name in arrays and 0 < value.ndim == arrays[name].ndim - 2}
     for name in missing:  # before the axis is added, so that an error names the shape that was given
-        array(name, values[name], np.moveaxis(known[name], family.layer_axis or 0, 0).shape[2:])
+        array(name, values[name], np.moveaxis(arrays[name], family.layer_axis or 0, 0).shape[2:])
     return {name: value[None] if name in missing else value for name, value in values.items()}
 
 
@@ -348,9 +348,9 @@ def _joined(models: Sequence[LinearTransformer]) -> Family:
         families = [*diags]
     kind, dtype = type(families[0]), np.result_type(*(family.dtype for family in families))
     if all(type(family) is kind for family in families):
-        stacked, *others = (family.astype(dtype.type) for family in families)
-        if all(_shapes(family) == _shapes(stacked) for family in others):
-            return joined(stacked, *others)
+        stacked, *further = (family.astype(dtype.type) for family in families)
+        if all(_shapes(family) == _shapes(stacked) for family in further):
+            return joined(stacked, *further)
         if isinstance(stacked, Diagonal):  # other heads, or omegas beside p and q
             return stacked.of_omega(np.concatenate([diag.omega for diag in diags]))
     heads = max(model.heads for model in models)

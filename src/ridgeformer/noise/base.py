@@ -236,13 +236,13 @@ class _Discrete(Noise):
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Tell which levels are among those that have weight. See `Noise.contains`."""
-        given = np.asarray(sigma, float)[..., None]
-        return np.asarray(np.isclose(given, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1), bool)
+        values = np.asarray(sigma, float)[..., None]
+        return np.asarray(np.isclose(values, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1), bool)
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """Return the levels that have weight. See `Noise.quadrature`."""
-        kept = self.weights > 0
-        return read_only(self.levels[kept]), read_only(self.weights[kept])
+        positive = self.weights > 0
+        return read_only(self.levels[positive]), read_only(self.weights[positive])
 
     @property
     def upper(self) -> float:
@@ -291,14 +291,14 @@ class Categorical(_Discrete):
         self.weights, self._equal = np.full(len(levels), 1 / len(levels)), True
         if weights is None:
             return
-        given = array("categorical weights", weights, (len(levels),))
-        if (given < 0).any():
-            refuse("categorical weights must not be negative", given.tolist(), "Pass probabilities.")
-        if abs(given.sum() - 1) > 1e-9:
-            refuse("categorical weights must sum to 1", f"a sum of {given.sum():g}", "Divide them by their sum.")
-        self._equal = bool(np.allclose(given, self.weights, rtol=1e-15, atol=0))
+        chances = array("categorical weights", weights, (len(levels),))
+        if (chances < 0).any():
+            refuse("categorical weights must not be negative", chances.tolist(), "Pass probabilities.")
+        if abs(chances.sum() - 1) > 1e-9:
+            refuse("categorical weights must sum to 1", f"a sum of {chances.sum():g}", "Divide them by their sum.")
+        self._equal = bool(np.allclose(chances, self.weights, rtol=1e-15, atol=0))
         if not self._equal:
-            self.weights = given.astype(np.float64)
+            self.weights = chances.astype(np.float64)
 
     def _text(self, write: Callable[[Any], str]) -> str:
         weights = [] if self._equal else [f"weights=({','.join(map(write, self.weights))},)"]
@@ -337,8 +337,8 @@ class Uniform(Noise):
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Tell which levels are at least low and at most high. See `Noise.contains`."""
-        given = np.asarray(sigma, float)
-        return (given >= self.low) & (given <= self.high)
+        values = np.asarray(sigma, float)
+        return (values >= self.low) & (values <= self.high)
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """Make a Gauss-Legendre rule on panels that halve towards zero. See `Noise.quadrature`."""

@@ -111,10 +111,10 @@ class Frozen(Noise):
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Tell which levels lie in the support and, if it is discrete, have probability. See `Noise.contains`."""
-        given = np.asarray(sigma, float)
-        inside = (given >= self._low) & (given <= self._high)
+        values = np.asarray(sigma, float)
+        inside = (values >= self._low) & (values <= self._high)
         if self._discrete:
-            return inside & (np.asarray(self._law.pmf(given)) > 0)
+            return inside & (np.asarray(self._law.pmf(values)) > 0)
         return inside
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
@@ -125,8 +125,8 @@ class Frozen(Noise):
         check_tail(tail)
         with _quietly():
             nodes, weights = self._levels(tail) if self._discrete else self._octaves(per_octave, tail)
-        kept = weights > 0
-        nodes, weights = nodes[kept], weights[kept]
+        positive = weights > 0
+        nodes, weights = nodes[positive], weights[positive]
         if not (len(nodes) and np.isfinite(nodes).all() and np.isfinite(weights).all()):
             refuse("a distribution must have a finite density", self._named, "Check its parameters.")
         return read_only(nodes), read_only(weights / weights.sum())
@@ -230,7 +230,7 @@ def _check_same(law: Any, distribution: Any, text: str) -> None:
     """Refuse a distribution that is not the one its text describes."""
     chances = np.array([0.01, 0.3, 0.7, 0.99])
     pairs = [(law.support(), distribution.support()), (law.ppf(chances), distribution.ppf(chances))]
-    if not all(np.array_equal(mine, given, equal_nan=True) for mine, given in pairs):
+    if not all(np.array_equal(mine, theirs, equal_nan=True) for mine, theirs in pairs):
         rule = "a distribution must be the one that its name and parameters describe"
         refuse(rule, f"another one called {text}", "Use scipy.stats directly, without changing the distribution.")
     if not np.isfinite(pairs[1]).all():

@@ -190,5 +190,5 @@ def _of_gram(noise: Tokens, context: int) -> Noise:
     logs = np.log(np.maximum(variances, 1e-12 * variances.max()))
     bins = np.minimum(((logs - logs.min()) / np.ptp(logs) * BINS).astype(int), BINS - 1)
     counts, sums = np.bincount(bins, minlength=BINS), np.bincount(bins, variances, BINS)
-    kept = counts > 0
-    return Categorical(np.sqrt(sums[kept] / counts[kept]), counts[kept] / DRAWN)
+    occupied = counts > 0
+    return Categorical(np.sqrt(sums[occupied] / counts[occupied]), counts[occupied] / DRAWN)

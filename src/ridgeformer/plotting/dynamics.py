@@ -268,10 +268,10 @@ def _snapshots(training: Training) -> Array:
     """The steps of the snapshots, or their times for gradient flow; there must be two."""
     _check_descent(training)
     if len(training.snapshots) < 2:
-        rule, given = "a picture of a course needs at least two snapshots", f"{len(training.snapshots)}"
+        rule, count = "a picture of a course needs at least two snapshots", f"{len(training.snapshots)}"
         if (asked := len(training.spec.protocol.kept())) > 1:
-            refuse(rule, f"{given} of {asked}, because the descent ended early", f"The run says: {training.message}.")
-        refuse(rule, given, "Train with snapshots=20, for example.")
+            refuse(rule, f"{count} of {asked}, because the descent ended early", f"The run says: {training.message}.")
+        refuse(rule, count, "Train with snapshots=20, for example.")
     steps, history = np.array([shot.step for shot in training.snapshots], np.float64), training.history
     return np.asarray(history.time[np.searchsorted(history.step, steps)]) if _is_flow(training) else steps
 

@@ -168,8 +168,8 @@ def _spectrum(axis: Axes, explanation: Explanation) -> None:
 def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
     """Draw w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = explanation.noise
-    chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
-    lines = list(zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False))
+    levels = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
+    lines = list(zip((style.BLUE, style.GREEN, style.VERMILION), levels, strict=False))
     for colour, index in lines:
         label = "all sequences" if np.isnan(noise.sigma[index]) else f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)

@@ -72,21 +72,21 @@ def _filled(title: str, width: float) -> str:
 
 def _maps(losses: Losses) -> tuple[Figure, float]:
     """A map of loss / floor over dimensions and numbers of examples for each predictor, and the width in inches."""
-    known = bool(np.isfinite(losses.floor).all())
-    values = losses.ratio if known else losses.loss
+    has_floor = bool(np.isfinite(losses.floor).all())
+    values = losses.ratio if has_floor else losses.loss
     if list(losses.axes) != ["dim", "context"]:
         values = np.swapaxes(values, 1, 2)
     dims, contexts = losses.axes["dim"], losses.axes["context"]
     finite = values[np.isfinite(values)]
-    low, high = (1.0, max(1.2, min(3.0, float(finite.max(initial=1.0))))) if known else (None, None)
+    low, high = (1.0, max(1.2, min(3.0, float(finite.max(initial=1.0))))) if has_floor else (None, None)
     width = max((1.6 + 0.55 * len(dims)) * len(losses.names), 4.5)
     canvas = style.blank(width, 1.6 + 0.35 * len(contexts))
     axes = canvas.subplots(1, len(losses.names), squeeze=False, sharey=True)[0]
-    for axis, name, one in zip(axes, losses.names, values, strict=True):
-        image = axis.imshow(one.T, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
+    for axis, name, grid in zip(axes, losses.names, values, strict=True):
+        image = axis.imshow(grid.T, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
         middle = float(np.mean(image.get_clim()))
-        for (i, j), value in np.ndenumerate(one):
-            text = "-" if not np.isfinite(value) else f"{value:.2f}" if known and value < 100 else f"{value:.2g}"
+        for (i, j), value in np.ndenumerate(grid):
+            text = "-" if not np.isfinite(value) else f"{value:.2f}" if has_floor and value < 100 else f"{value:.2g}"
             colour = style.BLACK if value > middle else "white"
             axis.text(i, j, text, ha="center", va="center", fontsize=7, color=colour)
         axis.set_xticks(range(len(dims)), [str(d) for d in dims], fontsize=8)
@@ -94,7 +94,7 @@ def _maps(losses: Losses) -> tuple[Figure, float]:
         axis.set_xlabel("dimension d")
         axis.set_title(textwrap.shorten(name, 50), fontsize=9)
     axes[0].set_ylabel(LABELS["context"])
-    canvas.colorbar(image, ax=axes.tolist(), label="loss / floor" if known else "loss", shrink=0.9)
+    canvas.colorbar(image, ax=axes.tolist(), label="loss / floor" if has_floor else "loss", shrink=0.9)
     return canvas, width
 
 
@@ -114,9 +114,9 @@ class _Lines:
 
     def __init__(self, losses: Losses, title: str) -> None:
         self.losses, self.title = losses, title
-        *other, self.axis = losses.axes or [""]
+        *outer, self.axis = losses.axes or [""]
         self.values: Sequence[Any] = losses.axes[self.axis] if self.axis else losses.names
-        self.names = [f"{other[0]} {value}" for value in losses.axes[other[0]]] if other else list(losses.names)
+        self.names = [f"{outer[0]} {value}" for value in losses.axes[outer[0]]] if outer else list(losses.names)
         if not self.axis:  # predictors side by side: one line through all of them
             self.names = ["loss"]
         numbers = all(isinstance(value, int | float) for value in self.values)
@@ -157,24 +157,24 @@ class _Lines:
             if beyond.any():  # whole at the edge, where a marker on the line would be cut in half
                 places = self.places[beyond]
                 axis.plot(places, np.full(len(places), edge), mark, color=colour, markersize=7, clip_on=False)
-        others = np.where(exploded > 0, self.rows("unexploded")[i], np.nan)
-        axis.plot(self.places, others, "o", markersize=6, markerfacecolor="none", color=colour)
+        unexploded = np.where(exploded > 0, self.rows("unexploded")[i], np.nan)
+        axis.plot(self.places, unexploded, "o", markersize=6, markerfacecolor="none", color=colour)
         style.mark_exploded(axis, self.places.tolist(), drawn.tolist(), exploded.tolist(), colour, size=6)
 
     def _floor(self, axis: Axes) -> None:
         """The floor, where it is known and not 0."""
         shared = self.losses.floor.reshape(-1, len(self.places))[0] if self.axis else self.losses.floor
         signal = float(self.losses.signal.max())
-        known = np.broadcast_to(np.where(shared > rounding(signal), shared, np.nan), self.places.shape)
-        if not np.isfinite(known).any():
+        floor = np.broadcast_to(np.where(shared > rounding(signal), shared, np.nan), self.places.shape)
+        if not np.isfinite(floor).any():
             return
         look: Any = {"color": style.BLACK, "linewidth": 1.5, "label": "floor"}
         if not self.axis:
-            axis.axhline(float(known[0]), linestyle=":", **look)
+            axis.axhline(float(floor[0]), linestyle=":", **look)
         elif self.connected:
-            axis.plot(self.places, known, ":", marker=self.marker, markersize=3, **look)
+            axis.plot(self.places, floor, ":", marker=self.marker, markersize=3, **look)
         else:
-            axis.plot(self.places, known, "_", markersize=18, **look)
+            axis.plot(self.places, floor, "_", markersize=18, **look)
 
     def _shade(self, axis: Axes) -> None:
         """The values that can occur in the problem: a range of numbers, or single ones."""

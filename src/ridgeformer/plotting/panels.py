@@ -169,18 +169,18 @@ def draw_panels(panels: Sequence[Panel], columns: int = 3) -> Figure:
     rows = math.ceil(len(panels) / across)
     canvas = blank(3.2 * across, 2.6 * rows)
     axes = np.atleast_1d(canvas.subplots(rows, across)).ravel()
-    for axis, one in zip(axes, panels, strict=False):
-        _draw(axis, one)
+    for axis, content in zip(axes, panels, strict=False):
+        _draw(axis, content)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     return canvas
 
 
-def _draw(axis: Axes, one: Panel) -> None:
-    for thing in one.shown:
+def _draw(axis: Axes, content: Panel) -> None:
+    for thing in content.shown:
         thing.draw(axis)
-    panel(axis, one.title, one.x, one.y)
-    if one.log_x:
+    panel(axis, content.title, content.x, content.y)
+    if content.log_x:
         axis.set_xscale("log")
         low, high = axis.get_xlim()
         if high < 100 * low and high < 1000:  # longer labels would touch
@@ -189,8 +189,8 @@ def _draw(axis: Axes, one: Panel) -> None:
         numbers = np.concatenate([np.asarray(line.get_xdata(), float) for line in lines])
         if (numbers == np.round(numbers)).all():
             axis.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-    if one.log_y:
-        values = [value for thing in one.shown for value in thing.positive()]
+    if content.log_y:
+        values = [value for thing in content.shown for value in thing.positive()]
         logarithmic(axis)
         if values and max(values) < 100 * min(values):
             decimals(axis)

@@ -46,8 +46,8 @@ def draw_weights(
     output = integer("output", output, 0, len(coef) - 1)
     effect, spread = coef[output] * scale, np.sqrt(np.maximum(np.diag(covariance[output]), 0.0)) * scale
     shown = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST])
-    given = getattr(regressor, "feature_names_in_", None)
-    names = [str(given[k]) if given is not None else f"x{k}" for k in shown]
+    feature_names = getattr(regressor, "feature_names_in_", None)
+    names = [str(feature_names[k]) if feature_names is not None else f"x{k}" for k in shown]
     places = -np.arange(len(shown))
     canvas = blank(6.5, 1.1 + 0.17 * len(shown))
     left, right = canvas.subplots(1, 2, sharey=True, width_ratios=(2, 1))

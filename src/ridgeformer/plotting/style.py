@@ -205,7 +205,7 @@ def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colou
         if value < low or value > high:
             edge, marker = (low, "v") if value < low else (high, "^")
             axis.plot([place], [edge], marker, color=colour, markersize=5, clip_on=False, zorder=4)
-            here = sum(getattr(other, "xy", None) == (place, edge) for other in axis.texts)
+            here = sum(getattr(annotation, "xy", None) == (place, edge) for annotation in axis.texts)
             right = axis.transAxes.inverted().transform(axis.transData.transform((place, edge)))[0] > 0.5
             text: Any = {"textcoords": "offset points", "fontsize": 7, "color": colour, "va": "center"}
             offset = (-5 if right else 5, (6 + 8 * here) * (1 if value < low else -1))
@@ -262,8 +262,8 @@ def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path 
     path = None if path is None else path_of(path, "a plot needs the name of a file", f"plot{endings[0]}")
     if path is not None:
         if path.suffix not in endings:
-            known = f"{', '.join(endings[:-1])} or {endings[-1]}"
-            refuse(f"the name of a plot must end in {known}", shown(path.name), "Choose another name.")
+            formats = f"{', '.join(endings[:-1])} or {endings[-1]}"
+            refuse(f"the name of a plot must end in {formats}", shown(path.name), "Choose another name.")
         check_writable(path.parent, "a plot")
     optional(*MATPLOTLIB)
     return path

@@ -150,9 +150,9 @@ class BaseProblem(Value, ABC):
         >>> Problem(noise=1).replace(context=40)
         Problem(dim=10, context=40, noise=fixed(1))
         """
-        unknown, known = [name for name in changes if name not in self.arguments], ", ".join(self.arguments) or "none"
+        unknown, names = [name for name in changes if name not in self.arguments], ", ".join(self.arguments) or "none"
         if unknown:
-            refuse(f"{kind_of(self)} has the arguments {known}", ", ".join(unknown), "Pass only these.")
+            refuse(f"{kind_of(self)} has the arguments {names}", ", ".join(unknown), "Pass only these.")
         problem: Self = self._made(**{**self.arguments, **changes})
         return problem
 

@@ -180,8 +180,8 @@ class CustomProblem(BaseProblem):
         if getattr(self, "dim", None) is None or self.context is None:
             rule = "a problem of your own must set self.dim and self.context in its __init__"
             refuse(rule, f"{kind_of(self)} without them", "Write self.dim, self.context = 5, 10, for example.")
-        one, other = (_numbers(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
-        if not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, other, strict=True)):
+        first, second = (_numbers(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
+        if not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(first, second, strict=True)):
             rule = "the same random numbers must give the same sequences"
             received = f"{kind_of(self)} whose draw gives others every time"
             refuse(rule, received, "Use the given rng, and no other random numbers.")
@@ -190,9 +190,9 @@ class CustomProblem(BaseProblem):
 
     def __new__(cls, *args: Any, **keywords: Any) -> CustomProblem:
         """Remember the arguments: together with the class they are what the problem is."""
-        made = super().__new__(cls)
-        made.__given = args, keywords
-        return made
+        problem = super().__new__(cls)
+        problem.__given = args, keywords
+        return problem
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -251,8 +251,8 @@ class CustomProblem(BaseProblem):
 
     def _state(self) -> dict[str, Any]:
         """All attributes that were set, private ones included, but no cached properties."""
-        own, kind = ("_sealed", GIVEN), type(self)
-        held = {name: value for name, value in vars(self).items() if name not in own}
+        internal, kind = ("_sealed", GIVEN), type(self)
+        held = {name: value for name, value in vars(self).items() if name not in internal}
         return {name: v for name, v in held.items() if not isinstance(getattr(kind, name, None), cached_property)}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -45,8 +45,8 @@ class Sequences(Batched):
         m = array("queries", self.queries, (B, "m", d)).shape[1]
         levels, metric = (B, n) if axes(self.sigma) == 2 else (B,), (d, d) if axes(self.metric) == 2 else (B, d, d)
         held = {"x": (B, n, d), "y": (B, n), "queries": (B, m, d), "answers": (B, m)}
-        known = {"task": (B, d), "sigma": levels, "metric": metric}
-        for name, shape in (held | {name: known[name] for name in known if getattr(self, name) is not None}).items():
+        facts = {"task": (B, d), "sigma": levels, "metric": metric}
+        for name, shape in (held | {name: facts[name] for name in facts if getattr(self, name) is not None}).items():
             setattr(self, name, array(name, getattr(self, name), shape))
         if self.sigma is not None and (self.sigma < 0).any():
             refuse("noise levels must not be negative", float(self.sigma.min()), "Pass standard deviations >= 0.")
@@ -227,20 +227,20 @@ class Draw(Batched):
             The draw: task, ridge and metric have d + 1 coordinates, of which the last one is the intercept.
         """
         (B, d), dtype = self.task.shape, self.task.dtype
-        whole = None
+        joint = None
         if self.metric is not None or self.mean is not None:
             metric = np.eye(d) if self.metric is None else np.asarray(self.metric, np.float64)
             mean = np.zeros(d) if self.mean is None else np.asarray(self.mean, np.float64)
-            whole = np.zeros((*np.broadcast_shapes(metric.shape[:-2], mean.shape[:-1]), d + 1, d + 1))
-            whole[..., :d, :d], whole[..., :d, d], whole[..., d, :d], whole[..., d, d] = metric, mean, mean, 1.0
+            joint = np.zeros((*np.broadcast_shapes(metric.shape[:-2], mean.shape[:-1]), d + 1, d + 1))
+            joint[..., :d, :d], joint[..., :d, d], joint[..., d, :d], joint[..., d, d] = metric, mean, mean, 1.0
         shift, offset = np.zeros((B, d + 1)), self.offset
         if self.surplus is not None:  # the weights and the intercept that predict what the task leaves
-            inverse = np.eye(d + 1) if whole is None else np.linalg.pinv(whole, hermitian=True)
+            inverse = np.eye(d + 1) if joint is None else np.linalg.pinv(joint, hermitian=True)
             shift = inverse[..., d] * np.asarray(self.surplus)[:, None]
             offset = (0.0 if offset is None else offset) - 0.5 * shift[:, d] * np.asarray(self.surplus)
         task, ridge = ((np.pad(w, ((0, 0), (0, 1))) + shift).astype(dtype) for w in (self.task, self.ridge))
-        whole = None if whole is None else whole.astype(dtype)
-        return replace(self, task=task, ridge=ridge, metric=whole, offset=offset, mean=None, surplus=None)
+        joint = None if joint is None else joint.astype(dtype)
+        return replace(self, task=task, ridge=ridge, metric=joint, offset=offset, mean=None, surplus=None)
 
     def checked(self, dim: int, count: int) -> Draw:
         """Return this draw, if its shapes fit and its numbers are finite.

@@ -37,8 +37,8 @@ class Features(PartOfProblem):
     @classmethod
     def from_covariance(cls, value: object) -> Features:
         """See `PartOfProblem.from_covariance`."""
-        given = real("features", value)  # type: ignore[arg-type]
-        return Spectrum(*given.tolist()) if given.ndim == 1 else Covariance(given)
+        values = real("features", value)  # type: ignore[arg-type]
+        return Spectrum(*values.tolist()) if values.ndim == 1 else Covariance(values)
 
     @abstractmethod
     def mean_covariance(self, dim: int) -> Array:
@@ -211,8 +211,8 @@ class Rotated(Features):
     words = "Each sequence has a random rotation of the same law: {spectrum}"
 
     def __init__(self, *spectrum: Features | float) -> None:
-        given = spectrum[0] if len(spectrum) == 1 else None
-        law = given if isinstance(given, Features) else Spectrum(*spectrum)  # type: ignore[arg-type]
+        single = spectrum[0] if len(spectrum) == 1 else None
+        law = single if isinstance(single, Features) else Spectrum(*spectrum)  # type: ignore[arg-type]
         if not isinstance(law, _Diagonal):
             refuse("what is rotated must be a spectrum", law, "Pass rotated(powerlaw(1)), for example.")
         self.spectrum = law

@@ -104,29 +104,29 @@ class _Numbers(NamedTuple):
     rule: str
     remedy: str
 
-    def listed(self, given: Any) -> list[int]:
+    def listed(self, argument: Any) -> list[int]:
         """Different numbers, ascending, from one, a range or list of them, or text such as `2..8,16`."""
-        parts = [given] if isinstance(given, range) else []
-        if isinstance(given, str):
+        parts = [argument] if isinstance(argument, range) else []
+        if isinstance(argument, str):
             try:
-                parts = _ranges(given, int)
+                parts = _ranges(argument, int)
             except ValueError:
-                refuse(self.rule, shown(given), self.remedy)
+                refuse(self.rule, shown(argument), self.remedy)
             if not all(parts):
-                refuse(self.rule, f"{shown(given)}, which ends before it begins", self.remedy)
+                refuse(self.rule, f"{shown(argument)}, which ends before it begins", self.remedy)
             for end in (end for part in parts for end in (part[0], part[-1])):  # before a range is written out
                 integer(self.name, end, 1, self.most)
         if (many := sum(map(len, parts))) > MOST_LENGTHS:
             rule = f"there may be at most {MOST_LENGTHS:,} {self.plural}"
             refuse(rule, f"{many:,}", "Pass a range with a larger step.")
-        values = list(chain(*parts)) if parts else [given] if isinstance(given, Integral) else given
-        if isinstance(given, bool) or axes(values) != 1:
-            refuse(self.rule, shown(given), self.remedy)
+        values = list(chain(*parts)) if parts else [argument] if isinstance(argument, Integral) else argument
+        if isinstance(argument, bool) or axes(values) != 1:
+            refuse(self.rule, shown(argument), self.remedy)
         numbers = sorted(integer(self.name, value, 1, self.most) for value in values)
         if not numbers:
             refuse(self.rule, "an empty range or list", self.remedy)
         if len(set(numbers)) < len(numbers):
-            refuse(f"{self.plural} must differ from each other", shown(given), "Name each of them once.")
+            refuse(f"{self.plural} must differ from each other", shown(argument), "Name each of them once.")
         return numbers
 
 
@@ -227,9 +227,9 @@ class ContextRule(Written):
     _rule: Any
 
     def __init__(self, context: object) -> None:
-        given: Any = context._rule if isinstance(context, ContextRule) else context
-        self.depends = isinstance(given, str) and "d" in given
-        self._rule = given if self.depends else Lengths(given)
+        rule: Any = context._rule if isinstance(context, ContextRule) else context
+        self.depends = isinstance(rule, str) and "d" in rule
+        self._rule = rule if self.depends else Lengths(rule)
         if self.depends:
             for term in self._rule.replace("..", ",").split(","):
                 self._term(term, 1)

@@ -353,8 +353,8 @@ class Problem(BuiltIn):
         drawn = ask.engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=ask.threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
         if ask.sums:
-            d, kept = self.dim, np.append(np.arange(self.dim), self.dim + 1)
-            gram, total = np.asarray(gram[:, kept[:, None], kept]), np.asarray(gram[:, d, kept])
+            d, xy = self.dim, np.append(np.arange(self.dim), self.dim + 1)
+            gram, total = np.asarray(gram[:, xy[:, None], xy]), np.asarray(gram[:, d, xy])
         context = self.lengths.most if choices.counts is None else np.asarray(choices.counts)
         moments = Moments._trusted(gram, context, choices.sigma, total)
         if not self._engine_has_oracle:

@@ -38,9 +38,9 @@ class Sparse(Tasks):
     def __init__(
         self, size: int | None = None, *, p: float | None = None, beta: ArrayLike | None = None, variance: float = 1.0
     ) -> None:
-        given = {name: value for name, value in (("size", size), ("p", p), ("beta", beta)) if value is not None}
-        if len(given) != 1:
-            refuse("sparse tasks have a size, p or beta", " and ".join(given) or "none of them", EXAMPLES)
+        options = {name: value for name, value in (("size", size), ("p", p), ("beta", beta)) if value is not None}
+        if len(options) != 1:
+            refuse("sparse tasks have a size, p or beta", " and ".join(options) or "none of them", EXAMPLES)
         self.size = None if size is None else integer("the number of weights of sparse tasks", size, 1, 4096)
         self.p = None if p is None else number("the probability p of a weight", p)
         if self.p is not None and not 0 < self.p < 1:
@@ -80,8 +80,8 @@ class Sparse(Tasks):
         k = np.arange(dim + 1.0)
         if self.beta is not None:
             a, b = self.beta
-            own = _log_gamma(a + k) + _log_gamma(b + dim - k) - lgamma(a + b + dim)
-            return own - lgamma(a) - lgamma(b) + lgamma(a + b)
+            log_beta = _log_gamma(a + k) + _log_gamma(b + dim - k) - lgamma(a + b + dim)
+            return log_beta - lgamma(a) - lgamma(b) + lgamma(a + b)
         if self.p is not None:
             return np.asarray(k * np.log(self.p) + (dim - k) * np.log1p(-self.p))
         least, _ = self.sizes(dim)
@@ -126,13 +126,13 @@ class Sparse(Tasks):
     def moments(self, dim: int, covariance: Array) -> tuple[Array, Array, Array, float, float]:
         """See `Tasks.moments`: odd moments are 0."""
         k, chances, L = np.arange(dim + 1.0), self.chances(dim), covariance
-        one, two = self.variance * self._share(dim), 0.0
+        square, product = self.variance * self._share(dim), 0.0
         if dim > 1:  # E of the product of the squares of two weights
-            two = self.variance**2 * float(chances @ (k * (k - 1))) / (dim * (dim - 1))
-        own, trace = np.square(np.diag(L)).sum(), float(np.trace(L))
-        pairs = trace**2 - own + 2 * (np.square(L).sum() - own)
-        q2 = 3 * self.variance * one * own + two * pairs
-        return np.zeros(dim), one * np.eye(dim), np.zeros(dim), one * trace, float(q2)
+            product = self.variance**2 * float(chances @ (k * (k - 1))) / (dim * (dim - 1))
+        diagonal, trace = np.square(np.diag(L)).sum(), float(np.trace(L))
+        pairs = trace**2 - diagonal + 2 * (np.square(L).sum() - diagonal)
+        q2 = 3 * self.variance * square * diagonal + product * pairs
+        return np.zeros(dim), square * np.eye(dim), np.zeros(dim), square * trace, float(q2)
 
     def _share(self, dim: int) -> float:
         """The mean share of weights that are there."""

@@ -98,8 +98,8 @@ class Tasks(PartOfProblem):
         """See `PartOfProblem.from_covariance`."""
         if not isinstance(value, list | tuple | np.ndarray):
             refuse("tasks must be a law of tasks, its text or a covariance matrix", shown(value), cls.examples)
-        given = real("the covariance of tasks", value)
-        return Gaussian(covariance=np.diag(given) if given.ndim == 1 else given)
+        covariance = real("the covariance of tasks", value)
+        return Gaussian(covariance=np.diag(covariance) if covariance.ndim == 1 else covariance)
 
     @abstractmethod
     def prior(self, dim: int) -> Prior:
@@ -207,8 +207,8 @@ class Tasks(PartOfProblem):
         pool = self.pool(dim)
         assert pool is not None
         from_pool = (u - self.new) / (1 - self.new)
-        chosen = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
-        return np.where(u < self.new, -1, chosen)
+        index = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
+        return np.where(u < self.new, -1, index)
 
 
 class Gaussian(Tasks):
@@ -338,8 +338,8 @@ class Pool(Tasks):
     def describe(self, dim: int) -> str:
         """See `PartOfProblem.describe`."""
         law = "N(0, I)" if self._law == "gaussian" else "the sphere of radius sqrt(d)"
-        given = f"w is drawn from a pool of {self.count} given vectors"
-        return self.words.format(count=self.count, law=law, seed=self.seed) if self.vectors is None else given
+        listed = f"w is drawn from a pool of {self.count} given vectors"
+        return self.words.format(count=self.count, law=law, seed=self.seed) if self.vectors is None else listed
 
 
 class Mixture(Tasks):
@@ -375,5 +375,5 @@ def _factor(covariance: Array) -> Array | None:
     if np.array_equal(covariance, np.eye(len(covariance))):
         return None
     values, vectors = np.linalg.eigh(covariance)
-    kept = values > 1e-12 * values[-1]
-    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+    positive = values > 1e-12 * values[-1]
+    return np.asarray(vectors[:, positive] * np.sqrt(values[positive]))

@@ -89,8 +89,8 @@ def _task(problem: Problem, g: Array, rng: np.random.Generator) -> Array:
     w = prior.back(g if prior.factor is None else g[:, : prior.factor.shape[1]])
     if pool is None:
         return w
-    chosen = problem.tasks.choose(u, problem.dim)
-    return np.where((chosen >= 0)[:, None], pool[chosen], w)
+    index = problem.tasks.choose(u, problem.dim)
+    return np.where((index >= 0)[:, None], pool[index], w)
 
 
 class Bank:
@@ -170,7 +170,7 @@ class Bank:
         if name in self._kept:
             return self._kept[name]
         draw = self._fresh(key, numbers, dtype)
-        room = KEPT - draw.nbytes - sum(kept.nbytes for kept in self._kept.values())
+        room = KEPT - draw.nbytes - sum(blocks.nbytes for blocks in self._kept.values())
         for old in [old for old in self._kept if old[0].seed != key.seed]:
             if room < 0:
                 room += self._kept.pop(old).nbytes

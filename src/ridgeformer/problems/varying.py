@@ -201,17 +201,17 @@ class VaryingDimension(BuiltIn):
         for k, cell in enumerate(self.cells):
             offset = (k - first) % many
             if (size := len(range(offset, count, many))) > 0:
-                own = Key(key.seed, (key.stream + (cell.dim << STREAMS)) % (1 << 32), key.step)
-                draw: Draw = cell._moments(own, size, (first + offset - k) // many, ask)
+                cell_key = Key(key.seed, (key.stream + (cell.dim << STREAMS)) % (1 << 32), key.step)
+                draw: Draw = cell._moments(cell_key, size, (first + offset - k) // many, ask)
                 metric = np.eye(cell.dim) if draw.metric is None else np.asarray(draw.metric, np.float64)
                 weight = np.broadcast_to(self.importance(cell.dim, draw.moments.context), size)
-                whole = np.moveaxis(np.empty((*metric.shape[-2:], size), ask.dtype), -1, 0)
-                np.multiply(weight[:, None, None], metric, out=whole, casting="unsafe")
-                yield slice(offset, None, many), replace(draw, metric=read_only(whole))
+                weighted = np.moveaxis(np.empty((*metric.shape[-2:], size), ask.dtype), -1, 0)
+                np.multiply(weight[:, None, None], metric, out=weighted, casting="unsafe")
+                yield slice(offset, None, many), replace(draw, metric=read_only(weighted))
 
     def _moments(self, key: Key, count: int, first: int, ask: Ask) -> Draw:
-        D, own = self.dim + 1, {"gram": 2, "task": 1, "ridge": 1, "sums": 1, "metric": 2}
-        arrays = {name: np.moveaxis(np.zeros((*[D] * axes, count), ask.dtype), -1, 0) for name, axes in own.items()}
+        D, ranks = self.dim + 1, {"gram": 2, "task": 1, "ridge": 1, "sums": 1, "metric": 2}
+        arrays = {name: np.moveaxis(np.zeros((*[D] * axes, count), ask.dtype), -1, 0) for name, axes in ranks.items()}
         sigma, counts, dims = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
         for part, draw in self._blocks(key, count, first, ask):
             d = draw.moments.dim
@@ -242,8 +242,8 @@ class VaryingDimension(BuiltIn):
                 unadjusted[part] = evaluation.unadjusted
             if evaluation.gradient is not None:
                 gradients.append([len(draw.moments) / count * piece for piece in evaluation.gradient])
-        whole: Any = type(kernel)(*map(sum, zip(*gradients, strict=True))) if gradients else None
-        return Evaluation(losses, None, whole, limited, unadjusted)
+        gradient: Any = type(kernel)(*map(sum, zip(*gradients, strict=True))) if gradients else None
+        return Evaluation(losses, None, gradient, limited, unadjusted)
 
 
 Problem.varying = VaryingDimension
@@ -290,11 +290,11 @@ class ByDimension:
         for d in np.unique(sizes).tolist():
             if d not in self._weights:
                 refuse(f"the dimensions are {', '.join(map(str, self._weights))}", d, "Use contexts of these.")
-            index, kept = np.flatnonzero(sizes == d), np.append(np.arange(d), moments.dim)
+            index, xy = np.flatnonzero(sizes == d), np.append(np.arange(d), moments.dim)
             part = moments.chosen(index)
-            sums = None if part.sums is None else np.asarray(part.sums[:, kept])
-            own = Moments._trusted(np.asarray(part.gram[:, kept[:, None], kept]), part.context, part.sigma, sums)
-            weights[index, :d] = self._weights[d](own)
+            sums = None if part.sums is None else np.asarray(part.sums[:, xy])
+            contexts = Moments._trusted(np.asarray(part.gram[:, xy[:, None], xy]), part.context, part.sigma, sums)
+            weights[index, :d] = self._weights[d](contexts)
         return weights
 
     def __repr__(self) -> str:
@@ -303,8 +303,8 @@ class ByDimension:
 
 def _spread(values: NDArray[Any], most: int) -> NDArray[np.int64]:
     """Some of ascending numbers, with the ends among them, in nearly equal ratios."""
-    wanted = np.geomspace(values[0], values[-1], most)
-    places = np.unique(np.abs(np.log(values[:, None] / wanted)).argmin(0)) if len(values) > most else slice(None)
+    targets = np.geomspace(values[0], values[-1], most)
+    places = np.unique(np.abs(np.log(values[:, None] / targets)).argmin(0)) if len(values) > most else slice(None)
     return np.asarray(values[places], np.int64)
 
 

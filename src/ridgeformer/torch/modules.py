@@ -72,8 +72,8 @@ class _Kernel(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradient: Tensor) -> Any:
         slope = ctx.family.pullback(ctx.kind(*(to_numpy(piece).astype(np.float64) for piece in gradient)))
-        given = zip(ctx.names, ctx.saved_tensors, strict=True)
-        return None, None, None, *(value.new_tensor(np.array(slope[name])) for name, value in given)
+        values = zip(ctx.names, ctx.saved_tensors, strict=True)
+        return None, None, None, *(value.new_tensor(np.array(slope[name])) for name, value in values)
 
 
 class _Values(nn.Module):
@@ -132,9 +132,9 @@ class TorchModel(nn.Module):
         values = {name: torch.from_numpy(np.array(value)) for name, value in model.family.arrays.items()}
         self.names = tuple(values)
         self.axis = model.family.layer_axis
-        own, shared = ({}, values) if self.axis is None else (values, {})
+        by_layer, shared = ({}, values) if self.axis is None else (values, {})
         self.layers = nn.ModuleList(
-            TorchLayer({name: value.select(self.axis, layer).clone() for name, value in own.items()})
+            TorchLayer({name: value.select(self.axis, layer).clone() for name, value in by_layer.items()})
             for layer in range(model.layers)
         )
         self.shared = _Values(shared)
@@ -311,8 +311,8 @@ def checked(name: str, value: object, shape: tuple[int | str, ...], like: Tensor
     if not isinstance(value, Tensor):
         refuse(f"{name} must be a tensor", kind_of(value), f"Use torch.as_tensor({name}).")
     if not fits(value.shape, shape) or 0 in value.shape:
-        wanted = ", ".join(map(str, shape))
-        refuse(f"{name} must have shape ({wanted})", f"shape {tuple(value.shape)}", "Reshape or slice it to fit.")
+        expected = ", ".join(map(str, shape))
+        refuse(f"{name} must have shape ({expected})", f"shape {tuple(value.shape)}", "Reshape or slice it to fit.")
     if like is not None and value.dtype != like.dtype:
         remedy = f"Use {name}.to({like.dtype}), or module.to({name}.dtype)."
         refuse(f"{name} must have the dtype of the module, {like.dtype}", str(value.dtype), remedy)

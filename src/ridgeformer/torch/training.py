@@ -220,10 +220,10 @@ def _kernel(
     if not isinstance(like, LinearTransformer):
         rule = "parameters by name need the model that they belong to"
         refuse(rule, f"like={like!r}", "Pass like=model, or a module.")
-    wanted = {name: value.shape for name, value in like.family.arrays.items()}
-    given = {name: tuple(value.shape) for name, value in parameters.items()}
-    if given != wanted:
-        refuse(f"parameters must have the names and shapes {wanted}", given, "Use module.arrays().")
+    expected = {name: value.shape for name, value in like.family.arrays.items()}
+    shapes = {name: tuple(value.shape) for name, value in parameters.items()}
+    if shapes != expected:
+        refuse(f"parameters must have the names and shapes {expected}", shapes, "Use module.arrays().")
     return like, TorchModel(like), kernel_of(type(like.family), like.dim, parameters)
 
 
