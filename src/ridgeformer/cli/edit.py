@@ -157,8 +157,8 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     loaded, record = with_record(model)
     length = _length(loaded, record, context)
     everywhere = str(model) in [f"{PREFIX}universal/{layers}" for layers in universal_layers()]
-    whole = Universal(loaded, signal=1) if everywhere and to != "onnx" else loaded
-    content = convert(whole, to, about=_about(record), context=length, digits=digits)
+    exported = Universal(loaded, signal=1) if everywhere and to != "onnx" else loaded
+    content = convert(exported, to, about=_about(record), context=length, digits=digits)
     if out is not None:
         write(content, out)
     facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}
@@ -172,18 +172,19 @@ def _length(model: LinearTransformer, record: dict[str, Any], context: int | Non
     """The only number of examples for which attention by mean is written as a sum; None for models by sum."""
     if model.layout.attention == "sum" or model.layout.extra:
         if context is not None and model.layout.attention == "sum":
-            given = f"{context} for {model!r}"
-            refuse("--context is for models with attention by mean", given, "Leave out --context.")
+            received = f"{context} for {model!r}"
+            refuse("--context is for models with attention by mean", received, "Leave out --context.")
         return None
     lengths = trained_lengths(record)
-    known = None if lengths is None else lengths.least if lengths.fixed else str(lengths)
-    chosen = known if context is None else context
-    if type(chosen) is not int:
+    trained_length = None if lengths is None else lengths.least if lengths.fixed else str(lengths)
+    length = trained_length if context is None else context
+    if type(length) is not int:
         raise InputError(
             "export writes attention by sum, which equals attention by mean for one number of examples only; this "
-            f"model was trained on n = {shown(known) if known else 'an unknown number'}. Add --context 20, for example."
+            f"model was trained on n = {shown(trained_length) if trained_length else 'an unknown number'}. "
+            "Add --context 20, for example."
         )
-    return chosen
+    return length
 
 
 def _about(record: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ NUMBERS = {"sigma": float, "layer": int}
 @answers(plot="the losses")
 @model_problem_options(None)
 def evaluate(
-    models: tuple[Path, ...], baselines: bool, axes: tuple[str, ...], estimator: Any, explosions: bool, **given: Any
+    models: tuple[Path, ...], baselines: bool, axes: tuple[str, ...], estimator: Any, explosions: bool, **options: Any
 ) -> Answer:
     """Measure the losses of models and compare them with the best achievable loss.
 
@@ -69,21 +69,21 @@ def evaluate(
         ridgeformer eval model.safetensors --noise 'uniform(0,5)' --over context=1..40
         ridgeformer eval model.safetensors --over 'features=isotropic();powerlaw(0.5);powerlaw(1)'
     """
-    first, problem, record = read_model_and_problem(models[0], {name: given[name] for name in PARTS})
+    first, problem, record = read_model_and_problem(models[0], {name: options[name] for name in PARTS})
     names = [model_name(path) for path in models]
     names = names if len(set(names)) == len(names) else [str(path) for path in models]
     predictors: dict[str, Any] = dict(zip(names, [first, *map(load, models[1:])], strict=True))
     left_out: list[str] = []
     if baselines:
-        others, left_out = baselines_of(problem)
-        predictors |= others
+        classical, left_out = baselines_of(problem)
+        predictors |= classical
     over = dict(map(axis, axes)) or None
-    sample = {"sequences": given["sequences"], "seed": given["seed"], "estimator": estimator}
+    sample = {"sequences": options["sequences"], "seed": options["seed"], "estimator": estimator}
     with progress("evaluating") as step:
         losses = compare(problem, predictors, over, **sample, explosions=explosions, progress=step)
     trained = trained_on(record)
-    other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {short(trained, 100)}"
-    head = f"{problem.label}{other}"
+    remark = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {short(trained, 100)}"
+    head = f"{problem.label}{remark}"
     return answer_of(losses, head, left_out, {"problem": str(problem), "trained": trained})
 
 

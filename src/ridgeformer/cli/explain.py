@@ -136,9 +136,9 @@ def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) 
     ]
     if numbers:
         rows = explanation.rows()
-        whole = all(layer.share > 1 - 1e-9 for layer in explanation.coefficients)
+        exact = all(layer.share > 1 - 1e-9 for layer in explanation.coefficients)
         omegas = ["layer", *(f"omega_{flow}" for flow in ("xx", "xy", "yx", "yy"))]
-        omegas += [] if whole else ["diagonal", "acting"]
+        omegas += [] if exact else ["diagonal", "acting"]
         states = [name for name in rows[0] if name not in (*omegas[1:], "diagonal", "acting")]
         split = states.index("momentum")
         by_noise = explanation.rows_by_noise()
@@ -146,7 +146,7 @@ def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) 
         if len(levels) > 8:  # quantity, layer and six levels
             levels = [*levels[:2], *(levels[2 + round(i * (len(levels) - 3) / 5)] for i in range(6))]
         parts += [
-            f"{PARAMETERS if whole else NEAREST}\n\n{aligned(_only(rows[1:], omegas))}",
+            f"{PARAMETERS if exact else NEAREST}\n\n{aligned(_only(rows[1:], omegas))}",
             _symmetry(explanation),
             f"{STATES}\n\n{aligned(_only(rows, states[:split]))}",
             _comparison(explanation),

@@ -30,10 +30,10 @@ def info() -> Answer:
     """
     from ridgeformer.papers.running import facts
 
-    known = facts()
-    texts = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in known.items()}
+    details = facts()
+    texts = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in details.items()}
     lines = [f"{name.replace('_', ' '):<18} {text}" for name, text in texts.items()]
-    return Answer("\n".join(lines), known, [texts])
+    return Answer("\n".join(lines), details, [texts])
 
 
 @cli.command()
@@ -104,18 +104,18 @@ def models(
         ridgeformer models 'diag/7/uniform(0,5)/2' --json
         ridgeformer models --dim 1
     """
-    wanted = {"family": family, "layers": layers, "noise": None if noise is None else str(as_noise(noise)), "dim": dim}
+    filters = {"family": family, "layers": layers, "noise": None if noise is None else str(as_noise(noise)), "dim": dim}
     if nearest:
-        if any(given is not None for given in (name, *wanted.values())):
+        if any(value is not None for value in (name, *filters.values())):
             refuse("--nearest lists one model for every noise at d = 10", "a choice beside it", "Leave out the others.")
         return _nearest()
     if name is not None:
         return _described(_facts(name))
-    everything = [_facts(known) for known in (*zoo.cells(), *zoo.further_models())]
-    asked = {key: str(value) for key, value in wanted.items() if value is not None}
-    chosen = [facts for facts in everything if all(str((facts["problem"] | facts)[k]) == asked[k] for k in asked)]
-    if chosen:
-        return _listed(chosen)
+    everything = [_facts(shipped_name) for shipped_name in (*zoo.cells(), *zoo.further_models())]
+    asked = {key: str(value) for key, value in filters.items() if value is not None}
+    matching = [facts for facts in everything if all(str((facts["problem"] | facts)[k]) == asked[k] for k in asked)]
+    if matching:
+        return _listed(matching)
     values = {
         key: ", ".join(dict.fromkeys(str((facts["problem"] | facts)[key]) for facts in everything)) for key in asked
     }
@@ -187,19 +187,19 @@ def _facts(name: str) -> dict[str, Any]:
     name = zoo.PREFIX + name.removeprefix(zoo.PREFIX)
     model: LinearTransformer | None
     seeds: dict[int, float] = {}
-    kept: list[int] = []  # seeds whose models ship
+    with_weights: list[int] = []  # seeds whose models ship
     if zoo.file_of(name) is not None:
         model, stored = zoo.read_model(name)
         spec, result, best, parameters = stored["spec"], stored["result"], name, model.family.arrays
     else:
         family, layers, noise, seed = zoo.place_of(name)
         shipped = zoo.shipped()
-        made = shipped.record(family, layers, noise, seed)
-        cell = (family, layers, made.spec["noise"])
-        kept = sorted(number for known, number in shipped.models if known == cell)
+        record = shipped.record(family, layers, noise, seed)
+        cell = (family, layers, record.spec["noise"])
+        with_weights = sorted(number for shipped_cell, number in shipped.models if shipped_cell == cell)
         seeds = {number: run.loss for number, run in sorted(shipped.records[cell].items())}
-        model = shipped.models.get((cell, made.spec["seed"]))
-        spec, result, parameters = made.spec, asdict(made), shipped.model(*cell).family.arrays
+        model = shipped.models.get((cell, record.spec["seed"]))
+        spec, result, parameters = record.spec, asdict(record), shipped.model(*cell).family.arrays
         name = zoo.name_of(spec) + (f"/{seed}" if seed is not None else "")
         best = zoo.name_of(spec) if seed in (None, shipped.best(*cell)) else ""
     rare, price = zoo.explosions().get(best), zoo.prices().get(best)
@@ -225,7 +225,7 @@ def _facts(name: str) -> dict[str, Any]:
         **{key: result.get(key) for key in ("exploded", "sequences", "status", "message", "seconds", "made_with")},
         "protocol": dict(spec.get("protocol", {})),
         "losses_by_seed": {str(number): value for number, value in seeds.items()},
-        "seeds_with_weights": kept,
+        "seeds_with_weights": with_weights,
         "weights": model is not None,
         **{key: result[key] for key in ("mean_ratio", "largest_ratio", "cells") if key in result},
     }

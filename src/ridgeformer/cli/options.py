@@ -240,9 +240,9 @@ def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def read(**given: Any) -> Any:
-            named = {name: given.pop(name) for name in PARTS}
-            return command(problem=Problem(**arguments_of(named)), **given)
+        def read(**options: Any) -> Any:
+            named = {name: options.pop(name) for name in PARTS}
+            return command(problem=Problem(**arguments_of(named)), **options)
 
         noise = click.option("--noise", type=_Noise(), required=True)
         return decorated(read, noise, *(_part(name, _default_part) for name in PARTS[1:]), *_evaluation(sequences))
@@ -265,8 +265,8 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The arguments; a query of `none` is None.
     """
-    given = {name: value for name, value in named.items() if value is not None}
-    return {name: None if (name, value) == ("query", "none") else value for name, value in given.items()}
+    passed = {name: value for name, value in named.items() if value is not None}
+    return {name: None if (name, value) == ("query", "none") else value for name, value in passed.items()}
 
 
 def _part(name: str, default: Callable[[str], str]) -> Callable[[Command], Command]:
@@ -280,8 +280,8 @@ def _default_part(name: str) -> str:
 
 def _model_part(name: str) -> str:
     trained = "that of the model's training, if its file records it"
-    known = {"dim": "that of the model", "context": f"that of the model's training, or {_default_part('context')}"}
-    return known.get(name, trained)
+    defaults = {"dim": "that of the model", "context": f"that of the model's training, or {_default_part('context')}"}
+    return defaults.get(name, trained)
 
 
 def _evaluation(sequences: int | None) -> tuple[Callable[[Command], Command], ...]:
@@ -325,8 +325,8 @@ class Subject:
     @property
     def sample(self) -> dict[str, Any]:
         """On how many sequences, and which, as evaluations take it."""
-        given = {"sequences": self.sequences, "seed": self.seed}
-        return {name: value for name, value in given.items() if value is not None}
+        options = {"sequences": self.sequences, "seed": self.seed}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def model_name(path: Path) -> str:
@@ -340,8 +340,8 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
     The problem is the one it was trained on; what is named on the command line goes before its record.
     """
     model, record = with_record(path)
-    known = _recorded(path, record, named)
-    return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
+    recorded = _recorded(path, record, named)
+    return model, Problem(**{"dim": model.dim, **recorded, **arguments_of(named)}), record
 
 
 def trained_on(record: Mapping[str, Any]) -> str | None:
@@ -377,20 +377,20 @@ def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the problem that a record names, without the dimension, which the model has."""
-    known = _spec(record)
-    if named["noise"] is None and "problem" in known:
+    spec = _spec(record)
+    if named["noise"] is None and "problem" in spec:
         raise InputError(
-            f"commands know built-in problems; {model_name(path)} was trained on {shown(known['problem'])}, a problem "
+            f"commands know built-in problems; {model_name(path)} was trained on {shown(spec['problem'])}, a problem "
             "of your own. Name a built-in one with --noise, or use ridgeformer in Python, where its class is defined."
         )
-    if named["noise"] is None and known.get("noise") is None:
+    if named["noise"] is None and spec.get("noise") is None:
         raise InputError(
             f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
             "Add it, for example --noise 'uniform(0,5)'."
         )
-    if "problem" in known:
-        return {name: value for name, value in _own_arguments(known).items() if name == "context"}
-    return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
+    if "problem" in spec:
+        return {name: value for name, value in _own_arguments(spec).items() if name == "context"}
+    return {name: spec[name] for name in ARGUMENTS if name != "dim" and name in spec}
 
 
 def reads_a_model(sequences: int | None) -> Callable[[Command], Command]:
@@ -398,10 +398,10 @@ def reads_a_model(sequences: int | None) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def run(model: Path, **given: Any) -> Any:
-            read = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
-            options = [given.pop(name) for name in ("sequences", "seed")]
-            return command(subject=Subject(model_name(model), *read, *options), **given)
+        def run(model: Path, **arguments: Any) -> Any:
+            read = read_model_and_problem(model, {name: arguments.pop(name) for name in PARTS})
+            options = [arguments.pop(name) for name in ("sequences", "seed")]
+            return command(subject=Subject(model_name(model), *read, *options), **arguments)
 
         return click.argument("model", type=PLACE)(model_problem_options(sequences)(run))
 

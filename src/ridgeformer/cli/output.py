@@ -138,9 +138,9 @@ def answers(plot: str = "", table: bool = True, moving: bool = False) -> Callabl
 
     def decorate(command: Callable[..., Answer]) -> Command:
         @functools.wraps(command)
-        def run(*, as_json: bool, csv_file: Path | None = None, **given: Any) -> None:
-            file: Path | None = given.pop("plot") if plot else None
-            answer = command(**given)
+        def run(*, as_json: bool, csv_file: Path | None = None, **options: Any) -> None:
+            file: Path | None = options.pop("plot") if plot else None
+            answer = command(**options)
             if csv_file is not None:
                 _write_csv(csv_file, answer.rows)
             if file is not None:

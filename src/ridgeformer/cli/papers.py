@@ -113,15 +113,15 @@ def list_papers(out: Path) -> Answer:
     states = library.status(out)
     rows = [
         {
-            "paper": one.id,
-            "state": one.state,
-            "seconds": "" if one.seconds is None else f"{one.seconds:.0f}",
-            **{name: one.verdicts.get(name, 0) for name in VERDICTS},
-            "title": one.title,
+            "paper": paper.id,
+            "state": paper.state,
+            "seconds": "" if paper.seconds is None else f"{paper.seconds:.0f}",
+            **{name: paper.verdicts.get(name, 0) for name in VERDICTS},
+            "title": paper.title,
         }
-        for one in states
+        for paper in states
     ]
-    return table(rows, [one.as_dict() for one in states])
+    return table(rows, [paper.as_dict() for paper in states])
 
 
 @papers.command()
@@ -206,14 +206,14 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
     for name in only:
         if name not in pictures:
             refuse(f"a figure must be one of {', '.join(pictures)}", shown(name), "Choose one of these.")
-    chosen = list(dict.fromkeys(only)) or list(pictures)
+    names = list(dict.fromkeys(only)) or list(pictures)
     folder = to or out / paper
     make_folder(folder, "figures")
     with parts_progress() as show:
         outcome = _seed_paper(show, out, runs) if paper == SEED_PAPER else _stored(paper, out)
         files = [
             path
-            for name in chosen
+            for name in names
             for path in save(functools.partial(pictures[name].draw, outcome.results), folder / f"figure-{name}")
         ]
     return Answer("\n".join(map(str, files)), [str(path) for path in files], [{"file": str(path)} for path in files])
@@ -358,8 +358,8 @@ def verify(only: tuple[str, ...], seed: int) -> Answer:
     ]
     head, *lines = aligned(rows).splitlines()
     parts = []
-    for name, own in itertools.groupby(zip(checks, lines, strict=True), lambda pair: pair[0].statement):
-        parts.append("\n".join([STATEMENTS[name], *(f"  {line}" for _, line in own)]))
+    for name, group in itertools.groupby(zip(checks, lines, strict=True), lambda pair: pair[0].statement):
+        parts.append("\n".join([STATEMENTS[name], *(f"  {line}" for _, line in group)]))
     verdict = f"{failed} of {len(checks)} claims fail." if failed else f"All {len(checks)} claims hold."
     record = {"passed": not failed, "checks": [check.as_dict() for check in checks]}
     text = "\n\n".join([f"  {head}", *parts, verdict])

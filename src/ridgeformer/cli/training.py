@@ -64,8 +64,8 @@ def takes_a_protocol(flag: str, names: tuple[str, ...], settings: str) -> Callab
         default = functools.partial(_default, names, name)
         return click.option(f"--{name}", type=SETTINGS[name], cls=OptionWithDefault, default_text=default)
 
-    chosen = click.option(flag, type=click.Choice(names), default=names[0])
-    return lambda command: decorated(command, chosen, *map(option, settings.split()))
+    protocol_option = click.option(flag, type=click.Choice(names), default=names[0])
+    return lambda command: decorated(command, protocol_option, *map(option, settings.split()))
 
 
 def _default(names: tuple[str, ...], setting: str) -> str:
@@ -74,21 +74,21 @@ def _default(names: tuple[str, ...], setting: str) -> str:
     by_value: dict[Any, list[str]] = {}
     for name in (name for name in names if setting in fields[name]):
         by_value.setdefault(fields[name][setting], []).append(name)
-    known = {str(value): " and ".join(owners) for value, owners in by_value.items() if value is not None}
-    if len(by_value) == len(known) == 1:
-        return next(iter(known))
-    return ", ".join(f"{value} for {owners}" for value, owners in known.items())
+    defaults = {str(value): " and ".join(owners) for value, owners in by_value.items() if value is not None}
+    if len(by_value) == len(defaults) == 1:
+        return next(iter(defaults))
+    return ", ".join(f"{value} for {owners}" for value, owners in defaults.items())
 
 
 def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
     """The protocol with the options that were given; options of other protocols are refused."""
     taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in SETTINGS]
-    given = {key: _value(key, value) for key, value in options.items() if key in SETTINGS and value is not None}
-    wrong = sorted(given.keys() - set(taken))
+    settings = {key: _value(key, value) for key, value in options.items() if key in SETTINGS and value is not None}
+    wrong = sorted(settings.keys() - set(taken))
     if wrong:
-        other, remedy = f"--{wrong[0]}, which is for others", "Leave it out, or choose another protocol."
-        refuse(f"{name} takes --{', --'.join(taken)}", other, remedy)
-    return PROTOCOLS[name](**given)
+        received, remedy = f"--{wrong[0]}, which is for others", "Leave it out, or choose another protocol."
+        refuse(f"{name} takes --{', --'.join(taken)}", received, remedy)
+    return PROTOCOLS[name](**settings)
 
 
 def _value(option: str, value: Any) -> Any:
@@ -176,13 +176,13 @@ def picture_of(picture: str | None, protocol: Protocol) -> str:
         if picture:
             refuse("--picture is about the file of --plot", "no --plot", "Add --plot curve.png, for example.")
         return "curve"
-    chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
-    if chosen != "curve" and (snapshots := len(protocol.kept())) < 2:
-        given = f"{snapshots} of the protocol {protocol.name}"
+    kind = picture or ("animation" if plot.suffix in MOVING else "curve")
+    if kind != "curve" and (snapshots := len(protocol.kept())) < 2:
+        received = f"{snapshots} of the protocol {protocol.name}"
         remedy = "Train with `ridgeformer descend --snapshots 20`, or draw the curve to a .png, .pdf or .svg file."
-        refuse(f"a picture of the kind {chosen} needs two snapshots of a descent", given, remedy)
-    check_plot(plot, MOVING if chosen == "animation" else STILL)
-    return chosen
+        refuse(f"a picture of the kind {kind} needs two snapshots of a descent", received, remedy)
+    check_plot(plot, MOVING if kind == "animation" else STILL)
+    return kind
 
 
 def draw(training: Training, picture: str, plot: Path) -> None:
@@ -199,7 +199,7 @@ def draw(training: Training, picture: str, plot: Path) -> None:
 @measures_explosions("After training,")
 @answers(plot="the learning curve")
 @_trains
-def train(protocol: str, explosions: bool, **given: Any) -> Answer:
+def train(protocol: str, explosions: bool, **options: Any) -> Answer:
     """Train a linear transformer on a problem and print how good it is.
 
     The default protocol, search, grows the model from models with fewer layers and from models of simpler families
@@ -226,7 +226,7 @@ def train(protocol: str, explosions: bool, **given: Any) -> Answer:
         ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/
         ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'
     """
-    training = _fit(protocol_of(protocol, given), **given)
+    training = _fit(protocol_of(protocol, options), **options)
     return describe_training(training, functools.partial(draw, training, "curve"), explosions)
 
 
@@ -234,7 +234,7 @@ def train(protocol: str, explosions: bool, **given: Any) -> Answer:
 @takes_a_protocol("--method", DESCENTS, "steps batch rate clip momentum schedule warmup time scale record snapshots")
 @takes_a_picture
 @_trains
-def descend(method: str, picture: str | None, quiet: bool, **given: Any) -> Answer:
+def descend(method: str, picture: str | None, quiet: bool, **options: Any) -> Answer:
     """Watch how a model learns: one descent from one start, with its course recorded.
 
     --csv writes the course: losses, gradients and rates by step. Options that only some methods take name them first.
@@ -261,17 +261,17 @@ def descend(method: str, picture: str | None, quiet: bool, **given: Any) -> Answ
         ridgeformer descend --method adam --layers 3 --noise 'uniform(0,5)' --plot learning.gif
         ridgeformer descend --method flow --layers 1 --noise 'fixed(1)' --time 100 --csv course.csv
     """
-    protocol = protocol_of(method, given)
-    chosen = picture_of(picture, protocol)
-    training = _fit(protocol, quiet=quiet, **given)
-    answer = describe_training(training, functools.partial(draw, training, chosen))
+    protocol = protocol_of(method, options)
+    kind = picture_of(picture, protocol)
+    training = _fit(protocol, quiet=quiet, **options)
+    answer = describe_training(training, functools.partial(draw, training, kind))
     return dataclasses.replace(answer, rows=training.history.rows())
 
 
-def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool, **given: Any) -> Training:
+def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool, **options: Any) -> Training:
     """Train, with a progress display, and say what is stored if the user interrupts."""
-    asked = {name: given[name] for name in ("problem", "family", "layers", "heads", "seed", "sequences")}
-    layout = {name: given[name] for name in ("attention", "coordinate", "scratch") if given[name] is not None}
+    asked = {name: options[name] for name in ("problem", "family", "layers", "heads", "seed", "sequences")}
+    layout = {name: options[name] for name in ("attention", "coordinate", "scratch") if options[name] is not None}
     start = None if init is None else load(init)
 
     def show(now: TrainingProgress) -> None:
@@ -321,7 +321,7 @@ def _listed(table: Runs) -> Answer:
     damaged = [entry for entry in table.entries if entry.damage]
     for entry in damaged:
         warn(one_line(f"damaged: {entry.name}: {entry.damage}"))
-    whole = [(entry, row) for entry, row in zip(table.entries, table.rows(), strict=True) if not entry.damage]
+    sound = [(entry, row) for entry, row in zip(table.entries, table.rows(), strict=True) if not entry.damage]
     printed = [
         {
             **{name: row[name] for name in ("loss", "ratio", "exploded")},
@@ -329,14 +329,14 @@ def _listed(table: Runs) -> Answer:
             **{name: one_line(row[name]) for name in ("actual", "protocol", "run")},
             "details": one_line(entry.details),
         }
-        for entry, row in whole
+        for entry, row in sound
     ]
     text = aligned(printed)
-    if any(row["status"] == "unfinished" for _, row in whole):
+    if any(row["status"] == "unfinished" for _, row in sound):
         text += "\nTo resume an unfinished run, give the command that started it again."
     record = [entry.record for entry in table.entries if entry.record]
     record += [{"folder": str(entry.folder), "damaged": entry.damage} for entry in damaged]
-    return Answer(text, record, [row for _, row in whole], table.plot, code=1 if damaged else 0)
+    return Answer(text, record, [row for _, row in sound], table.plot, code=1 if damaged else 0)
 
 
 def describe_training(training: Any, draw: Callable[[Path], object] | None = None, explosions: bool = False) -> Answer:

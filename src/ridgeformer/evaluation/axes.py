@@ -43,12 +43,12 @@ class Points:
     """
 
     def __init__(self, problem: BaseProblem, over: Over, layers: Sequence[int | None]) -> None:
-        given = _given(problem, over)
-        self.problem, self.prefixes = problem, _prefixes(problem, given)
+        requested = _given(problem, over)
+        self.problem, self.prefixes = problem, _prefixes(problem, requested)
         self.axes: dict[str, tuple[Any, ...]] = {}
         self.in_distribution: dict[str, tuple[bool, ...]] = {}
         changes: dict[str, tuple[Any, ...]] = {}
-        for name, values in given.items():
+        for name, values in requested.items():
             if name == "layer":
                 self.axes[name] = _layers(values, layers)
             elif name == "context" and self.prefixes:
@@ -117,18 +117,18 @@ def short_label(value: object, most: int = LONGEST) -> str:
 
 def _given(problem: BaseProblem, over: Over) -> dict[str, Any]:
     """The axes by name; None stands for default values."""
-    given = {} if over is None else {over: None} if isinstance(over, str) else over
-    if not isinstance(given, Mapping):
+    axes = {} if over is None else {over: None} if isinstance(over, str) else over
+    if not isinstance(axes, Mapping):
         refuse("over must be an axis or a dict of axes", kind_of(over), 'Pass over={"sigma": [0, 1, 2]}, for example.')
-    known = list(dict.fromkeys(["layer", "sigma", "context", *problem.arguments, "problem"]))
-    for name, values in given.items():
-        if name not in known:
-            refuse(f"the axes of this problem are {', '.join(known)}", shown(name), "Choose one of these.")
+    allowed = list(dict.fromkeys(["layer", "sigma", "context", *problem.arguments, "problem"]))
+    for name, values in axes.items():
+        if name not in allowed:
+            refuse(f"the axes of this problem are {', '.join(allowed)}", shown(name), "Choose one of these.")
         if values is None and name not in ("layer", "sigma", "context"):
             refuse(f"the axis {name} has no default values", "none", f'Pass over={{"{name}": [...]}}.')
-    if {"sigma", "noise"} <= given.keys():
+    if {"sigma", "noise"} <= axes.keys():
         refuse("sigma and noise are one axis", "both", "Choose one of them.")
-    return dict(given)
+    return dict(axes)
 
 
 def _layers(values: Any, layers: Sequence[int | None]) -> tuple[int, ...]:
@@ -137,17 +137,17 @@ def _layers(values: Any, layers: Sequence[int | None]) -> tuple[int, ...]:
         received = "another predictor"
         refuse(rule, received, "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.")
     deepest = max(depth for depth in layers if depth is not None)
-    chosen = range(deepest + 1) if values is None else _listed("layer", values)
-    return tuple(integer("layer", value, 0, deepest) for value in chosen)
+    depths = range(deepest + 1) if values is None else _listed("layer", values)
+    return tuple(integer("layer", value, 0, deepest) for value in depths)
 
 
-def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _prefixes(problem: BaseProblem, axes: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The numbers of examples, where prefixes can be had: of numbers that fit into memory, of raw features."""
-    if "context" not in given or getattr(getattr(problem, "features", None), "standardised", False):
+    if "context" not in axes or getattr(getattr(problem, "features", None), "standardised", False):
         return None
-    if "dim" in given:
+    if "dim" in axes:
         return None  # other sequences anyway
-    values = given["context"]
+    values = axes["context"]
     if values is None or isinstance(values, str | Lengths | range):
         values = Lengths(range(1, problem.lengths.most + 1) if values is None else values).values.tolist()
     listed = _listed("context", values)
@@ -171,21 +171,21 @@ def _values(problem: BaseProblem, name: str, values: Any) -> list[tuple[Any, Any
         return list(zip(levels.tolist(), levels.tolist(), inside.tolist(), strict=True))
     if name == "problem":
         named = values if isinstance(values, Mapping) else {short_label(p): p for p in _listed(name, values)}
-        return [(str(text), check_any_problem(other), other == problem) for text, other in named.items()]
+        return [(str(text), check_any_problem(variant), variant == problem) for text, variant in named.items()]
     listed = _listed(name, range(2, problem.lengths.most + 1) if values is None else values)  # one has no deviation
     if name == "context" and any(ContextRule(value).depends for value in listed):  # the numbers depend on d
-        known = problem.arguments[name]
-        return [(str(rule), rule, rule.depends and _within(rule, problem, known)) for rule in map(ContextRule, listed)]
+        usual = problem.arguments[name]
+        return [(str(rule), rule, rule.depends and _within(rule, problem, usual)) for rule in map(ContextRule, listed)]
     changed = [(value, problem.replace(**{name: value})) for value in listed]
     if name == "dim":
         dims = problem.by_dimension()
-        return [(other.dim, value, other.dim in dims) for value, other in changed]
-    return [(_shown(other, name), value, other == problem) for value, other in changed]
+        return [(variant.dim, value, variant.dim in dims) for value, variant in changed]
+    return [(_shown(variant, name), value, variant == problem) for value, variant in changed]
 
 
-def _within(rule: ContextRule, problem: BaseProblem, known: object) -> bool:
+def _within(rule: ContextRule, problem: BaseProblem, context: object) -> bool:
     """Whether the numbers of examples of a rule occur in the problem at each of its dimensions."""
-    allowed = {d: ContextRule(known).at(d).values for d in problem.by_dimension()}
+    allowed = {d: ContextRule(context).at(d).values for d in problem.by_dimension()}
     return all(np.isin(rule.at(d).values, values).all() for d, values in allowed.items())
 
 
@@ -243,20 +243,20 @@ def _cut(problem: BaseProblem, prefixes: tuple[int, ...], seed: int, first: int,
     longest: Any = problem
     if "context" in problem.arguments:
         longest = problem.replace(context=max(prefixes))
-    whole = draw_sequences(longest, seed, first, count, tokens=True)
-    tokens = whole.tokens
+    uncut = draw_sequences(longest, seed, first, count, tokens=True)
+    tokens = uncut.tokens
     assert tokens is not None
     e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
     gram, sums, before, cuts = np.zeros((count, e.shape[2], e.shape[2])), np.zeros((count, e.shape[2])), 0, {}
     for n in sorted(set(prefixes)):
         part = np.asarray(e[:, before:n])
         gram, sums, before = gram + np.swapaxes(part, 1, 2) @ part, sums + part.sum(1), n
-        cuts[n] = Moments._trusted(gram.copy(), n, whole.moments.sigma, sums.copy())
+        cuts[n] = Moments._trusted(gram.copy(), n, uncut.moments.sigma, sums.copy())
     for n in prefixes:
-        if (whole.moments.counts == n).all():  # the bits of an evaluation with as many examples
-            yield whole
+        if (uncut.moments.counts == n).all():  # the bits of an evaluation with as many examples
+            yield uncut
         else:
             sigma = tokens.sigma if np.ndim(tokens.sigma) < 2 else tokens.sigma[:, :n]  # type: ignore[arg-type, index]
             first_tokens = replace(tokens, x=tokens.x[:, :n], y=tokens.y[:, :n], sigma=sigma, context=None)
-            ridge = longest.oracle(cuts[n] if longest.has_known_laws else first_tokens) if whole.oracle else whole.ridge
-            yield replace(whole, moments=cuts[n], ridge=ridge)
+            ridge = longest.oracle(cuts[n] if longest.has_known_laws else first_tokens) if uncut.oracle else uncut.ridge
+            yield replace(uncut, moments=cuts[n], ridge=ridge)

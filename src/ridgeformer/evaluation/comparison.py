@@ -82,7 +82,7 @@ def compare(
         BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
     check_any_problem(problem)
-    candidates = {name: check_predictor(name, given, problem) for name, given in _named(predictors).items()}
+    candidates = {name: check_predictor(name, predictor, problem) for name, predictor in _named(predictors).items()}
     comparison = _Comparison(candidates, Points(problem, over, [each.layers for each in candidates.values()]))
     choice("the estimator", estimator, ("exact", "query"))
     asked = comparison.explosions(integer("seed", seed, 0)) if explosions else {}
@@ -308,17 +308,17 @@ class _Comparison:
     def spread(self, values: Sequence[Any]) -> Any:
         """Numbers of the readouts at all points, [points, C or more], as [K, *points]; none after the last layer."""
         table = np.stack([np.asarray(numbers)[: len(self.columns)] for numbers in values], -1)
-        whole = np.full((*self.shape, len(values)), np.nan if table.dtype == np.float64 else 0, table.dtype)
-        whole[self.predictors, self.layers] = table
-        return self.points.arranged(whole)
+        result = np.full((*self.shape, len(values)), np.nan if table.dtype == np.float64 else 0, table.dtype)
+        result[self.predictors, self.layers] = table
+        return self.points.arranged(result)
 
     def spread_pairs(self, values: Sequence[Array]) -> Array:
         """Numbers of pairs of readouts after the same layer, [points, C or more, C or more], as [K, K, *points]."""
-        whole = np.full((self.shape[0], *self.shape, len(values)), np.nan)
+        result = np.full((self.shape[0], *self.shape, len(values)), np.nan)
         names, layers = np.array(self.predictors), np.array(self.layers)
         a, b = np.nonzero(layers[:, None] == layers)
-        whole[names[a], names[b], layers[a]] = np.stack([numbers[a, b] for numbers in values], -1)
-        return self.points.arranged(whole)
+        result[names[a], names[b], layers[a]] = np.stack([numbers[a, b] for numbers in values], -1)
+        return self.points.arranged(result)
 
 
 def _named(predictors: Any) -> dict[str, AnyPredictor]:
@@ -329,7 +329,7 @@ def _named(predictors: Any) -> dict[str, AnyPredictor]:
         named = {}
         for predictor in predictors if isinstance(predictors, list | tuple) else [predictors]:
             name = shown(predictor, LONG)
-            again = sum(shown(known, LONG) == name for known in named.values())
+            again = sum(shown(earlier, LONG) == name for earlier in named.values())
             named[f"{name} ({again + 1})" if again else name] = predictor
     if not named:
         rule = "a comparison needs at least one predictor"

@@ -215,9 +215,9 @@ def _has_directions(problem: Problem, candidate: Candidate) -> bool:
     R[:-1, :-1] = np.linalg.qr(np.random.default_rng(0).standard_normal((problem.dim, problem.dim)))[0]
     sums = None if moments.sums is None else moments.sums @ R.T
     turned = Moments._trusted(R @ moments.gram @ R.T, moments.context, moments.sigma, sums)
-    weights, others = (np.asarray(candidate.predictor.weights(m), np.float64) for m in (moments, turned))
+    weights, turned_weights = (np.asarray(candidate.predictor.weights(m), np.float64) for m in (moments, turned))
     size = float(np.abs(weights).max())  # weights that are all 0 tell nothing
-    return not (size > 0 and np.allclose(weights @ R[:-1, :-1].T, others, rtol=0, atol=ALIKE * size))
+    return not (size > 0 and np.allclose(weights @ R[:-1, :-1].T, turned_weights, rtol=0, atol=ALIKE * size))
 
 
 def _hits(

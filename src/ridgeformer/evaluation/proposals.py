@@ -122,10 +122,10 @@ class Proposal:
         Returns:
             The proposal.
         """
-        made = Proposal(self.problem, estimates=_second(directions, weights))
-        known = np.append(self.shares["stretch"], np.full(len(OWN_STRETCH), self.shares["stretch"].mean()))
-        made.shares = {**self.shares, "stretch": known / known.sum(), "labels": made.widest["labels"]}
-        return made
+        proposal = Proposal(self.problem, estimates=_second(directions, weights))
+        stretch = np.append(self.shares["stretch"], np.full(len(OWN_STRETCH), self.shares["stretch"].mean()))
+        proposal.shares = {**self.shares, "stretch": stretch / stretch.sum(), "labels": proposal.widest["labels"]}
+        return proposal
 
     def log_weights(self, ratios: dict[str, Array]) -> Array:
         """Compute log p / q.
@@ -238,16 +238,16 @@ class Tilted:
 
     def _stretched(self, tokens: TokenMoments, root: Array | None) -> TokenMoments:
         """Tokens after the stretch; its ratio depends on eigenvalues of whitened S, and on S along the direction."""
-        (count, d), chosen = tokens.e.shape, self._chosen["stretch"]
+        (count, d), choices = tokens.e.shape, self._chosen["stretch"]
         freedom = np.asarray(self.n - 1.0 * self.problem.law.standardised, np.float64)
-        along, costs = self._along(root), np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[chosen]
+        along, costs = self._along(root), np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[choices]
         u = self._rng.standard_normal((count, d))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         if along is not None:
-            u = np.where((chosen < AXES["stretch"])[:, None], u, along)
-        whole = (chosen >= len(DIRECTION)) & (chosen < AXES["stretch"])
-        result = tokens.stretched(root, multiple(np.where(whole, 0.0, costs), freedom), u)
-        by = multiple(np.where(whole, costs, 0.0), freedom * d)
+            u = np.where((choices < AXES["stretch"])[:, None], u, along)
+        isotropic = (choices >= len(DIRECTION)) & (choices < AXES["stretch"])
+        result = tokens.stretched(root, multiple(np.where(isotropic, 0.0, costs), freedom), u)
+        by = multiple(np.where(isotropic, costs, 0.0), freedom * d)
         result = result.scaled(np.sqrt(np.broadcast_to(by[:, None], (count, d))))
 
         def ratio(index: Index) -> Array:
@@ -289,11 +289,11 @@ class Tilted:
 
     def _levels(self) -> Array:
         """The noise levels, [B]."""
-        share, chosen = 10.0 ** -np.array(TAILS), self._chosen["level"]
-        rest = self._rng.random(len(chosen)) * share[chosen]  # 1 - u
+        share, choices = 10.0 ** -np.array(TAILS), self._chosen["level"]
+        tail = self._rng.random(len(choices)) * share[choices]  # 1 - u
         with np.errstate(divide="ignore"):
-            self._ratios["level"] = np.log(np.where(rest[:, None] <= share, 1 / share, 0.0)).__getitem__
-        return np.asarray(self.problem.noise.quantile(np.clip(1 - rest, 1e-16, 1 - 1e-16)), np.float64)
+            self._ratios["level"] = np.log(np.where(tail[:, None] <= share, 1 / share, 0.0)).__getitem__
+        return np.asarray(self.problem.noise.quantile(np.clip(1 - tail, 1e-16, 1 - 1e-16)), np.float64)
 
     def _labels(self, tokens: TokenMoments, sigma: Array) -> tuple[TokenMoments, Array, Array]:
         """Tokens with their noise, tasks [B, d], and the directions of least-squares estimates [B, r].
@@ -311,33 +311,33 @@ class Tilted:
         FV = np.einsum("ij,bjk->bik", F, V) * inverse[:, None, :]
         W, root = np.einsum("bij,bjk->bik", tokens.S, FV), np.sqrt(np.where(there, values, 0.0))  # W = X'U
         z, ones = (np.einsum("bi,bij->bj", value, FV) for value in (tokens.e, tokens.x))  # U'xi, U'1
-        g, pool, known = rng.standard_normal(z.shape), None, np.empty(0)
+        g, pool, tasks = rng.standard_normal(z.shape), None, np.empty(0)
         if law.pool is not None:
             number = self.problem.tasks.choose(rng.random(count), law.dim)
-            pool, root, known = number >= 0, root * (number < 0)[:, None], law.pool[number]
+            pool, root, tasks = number >= 0, root * (number < 0)[:, None], law.pool[number]
         if numbers := self.problem.tasks.numbers(law.dim):
-            pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
-        strength, chosen = LabelStrengths(root, sigma, there, n), self._chosen["labels"]
-        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.proposal.labels[chosen].T
+            pool, root, tasks = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
+        strength, choices = LabelStrengths(root, sigma, there, n), self._chosen["labels"]
+        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.proposal.labels[choices].T
         factors = [multiple(cost, freedom) for cost, freedom in zip(costs, strength.freedoms, strict=True)]
-        along, across, task, own, own_task = factors
-        g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
+        along, across, task, own_noise, own_task = factors
+        g, z, residual = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
         lines: tuple[Array, ...] = ()  # unit vectors of noise and tasks that move the estimate in the direction
         if self.proposal.direction is not None:
             line = np.einsum("i,bij->bj", self.proposal.direction, V)
             lines = unit_vectors(line * inverse), line
             z, g = (
                 value + ((np.sqrt(v) - 1) * (line * value).sum(1))[:, None] * line
-                for value, v, line in zip((z, g), (own, own_task), lines, strict=True)
+                for value, v, line in zip((z, g), (own_noise, own_task), lines, strict=True)
             )
         kappa, beyond, theta = strength.kappas(along, across, task, tilt)
         t = root * g + sigma[:, None] * z
         move = (1 / np.sqrt(1 - 2 * theta[:, None] * kappa) - 1) * t / np.where(kappa > 0, kappa, 1.0)
         g, z = g + task[:, None] * root * move, z + (along * sigma)[:, None] * move * there
         rise = 1 / np.sqrt(1 - 2 * theta * beyond)
-        rest, t = rest * rise**2, root * g + sigma[:, None] * z
-        squares = np.square(t).sum(1) + sigma**2 * rest
-        sums = [np.square(z).sum(1), rest, np.square(g).sum(1)]
+        residual, t = residual * rise**2, root * g + sigma[:, None] * z
+        squares = np.square(t).sum(1) + sigma**2 * residual
+        sums = [np.square(z).sum(1), residual, np.square(g).sum(1)]
         sums += [np.square((line * v).sum(1)) for line, v in zip(lines, (z, g), strict=False)]
         self._ratios["labels"] = strength.ratio(self.proposal.labels, sums, squares)
         far, dz = np.sqrt(across) * rise - 1, z - old[0]
@@ -345,9 +345,9 @@ class Tilted:
         xi = tokens.xi + (ones * dz).sum(1) + far * (tokens.xi - (ones * old[0]).sum(1))
         w = self.problem.prior.back(np.einsum("bij,bj->bi", V, g))
         if pool is not None:
-            w = np.where(pool[:, None], known, w)
+            w = np.where(pool[:, None], tasks, w)
         estimates = np.einsum("bij,bj->bi", V, t * inverse)
-        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, unit_vectors(estimates)
+        return TokenMoments(tokens.S, e, np.square(z).sum(1) + residual, tokens.x, xi), w, unit_vectors(estimates)
 
 
 def _second(directions: Array, weights: Array) -> Array:

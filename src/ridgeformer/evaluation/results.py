@@ -191,10 +191,10 @@ class Losses(Table, Mapping[str, Any]):
         if not isinstance(name, str) or name not in self.names:
             raise KeyError(f"the name must be one of {', '.join(self.names)}; got {shown(name)}. Choose one of these.")
         i = self.names.index(name)
-        chosen = self._select([i], {})
+        selected = self._select([i], {})
         if self.axes:
-            return chosen
-        values = {field: value for field, value in chosen.rows()[0].items() if field not in ("ratio", "actual")}
+            return selected
+        values = {field: value for field, value in selected.rows()[0].items() if field not in ("ratio", "actual")}
         return Loss(estimator=self.estimator, adjusted=self.adjusted, **values)
 
     def __iter__(self) -> Iterator[str]:
@@ -219,8 +219,8 @@ class Losses(Table, Mapping[str, Any]):
         for name, value in values.items():
             if name not in self.axes:
                 refuse(f"the axes are {', '.join(self.axes) or 'none'}", name, "Choose one of these.")
-            texts, given = list(map(str, self.axes[name])), value if isinstance(value, str) else shown(value)
-            same = [i for i, known in enumerate(self.axes[name]) if texts[i] == given or _equal(known, value)]
+            texts, text = list(map(str, self.axes[name])), value if isinstance(value, str) else shown(value)
+            same = [i for i, stored in enumerate(self.axes[name]) if texts[i] == text or _equal(stored, value)]
             if not same:
                 refuse(f"the axis {name} has the values {', '.join(texts)}", shown(value), "Choose one of these.")
             index[name] = same[0]
@@ -228,18 +228,18 @@ class Losses(Table, Mapping[str, Any]):
 
     def _select(self, predictors: Sequence[int], index: Mapping[str, int]) -> Losses:
         """The losses of some predictors at some values of axes, which are gone then."""
-        chosen, where = list(predictors), tuple(index.get(axis, slice(None)) for axis in self.axes)
+        rows, where = list(predictors), tuple(index.get(axis, slice(None)) for axis in self.axes)
 
         def pick(name: str) -> Any:
             values = getattr(self, name)
-            return None if values is None else values[(slice(None), *where)][chosen]
+            return None if values is None else values[(slice(None), *where)][rows]
 
         changes = {name: pick(name) for name in (*BY_PREDICTOR, *OPTIONAL)}
         changes |= {name: getattr(self, name)[where] for name in BY_POINT}
-        changes["covariance"] = self.covariance[np.ix_(chosen, chosen)][(slice(None),) * 2 + where]
+        changes["covariance"] = self.covariance[np.ix_(rows, rows)][(slice(None),) * 2 + where]
         axes = {name: values for name, values in self.axes.items() if name not in index}
         inside = {name: values for name, values in self.in_distribution.items() if name in axes}
-        names, actual = (tuple(values[i] for i in chosen) for values in (self.names, self.actual))
+        names, actual = (tuple(values[i] for i in rows) for values in (self.names, self.actual))
         return replace(self, names=names, actual=actual, axes=axes, in_distribution=inside, **changes)
 
     def difference(self, first: str, second: str) -> tuple[Any, Any]:
@@ -364,10 +364,10 @@ class Losses(Table, Mapping[str, Any]):
         return f"Losses({{{losses}}})"
 
 
-def _equal(known: Any, value: Any) -> bool:
+def _equal(stored: Any, value: Any) -> bool:
     """Whether a value, which may be anything, is a known one."""
-    comparable = isinstance(value, int | float | type(known)) and not isinstance(known, np.ndarray)
-    return known is value or (comparable and known == value)
+    comparable = isinstance(value, int | float | type(stored)) and not isinstance(stored, np.ndarray)
+    return stored is value or (comparable and stored == value)
 
 
 def _kind(adjusted: bool) -> str:

@@ -49,8 +49,8 @@ def how_many(problem: BaseProblem, sequences: int) -> int:
     Returns:
         The number.
     """
-    wanted = integer("sequences", sequences, 2)
-    return wanted if problem.size is None else min(wanted, problem.size)
+    count = integer("sequences", sequences, 2)
+    return count if problem.size is None else min(count, problem.size)
 
 
 def blocks(sequences: int, dim: int, most: int) -> Iterator[tuple[int, int]]:
@@ -239,18 +239,18 @@ class Candidate:
         unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1) + (0.0 if bias is None else bias))
         if bias is not None:
             unadjusted = unadjusted + bias * draw.mean_error(weights, draw.task)
-        whole = unadjusted if draw.offset is None else unadjusted + draw.offset
+        total = unadjusted if draw.offset is None else unadjusted + draw.offset
         if not draw.oracle:
-            return whole, whole
-        return unadjusted - 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1)), whole
+            return total, total
+        return unadjusted - 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1)), total
 
 
 class _Oracle(Candidate):
     """The oracle, which moments are not enough for where noise differs from token to token."""
 
     def estimates(self, draw: Draw) -> tuple[Array, Array | None]:
-        told = self.predictor.problem.noise.per_token
-        return (np.asarray(draw.ridge, np.float64), None) if told else super().estimates(draw)
+        per_token = self.predictor.problem.noise.per_token
+        return (np.asarray(draw.ridge, np.float64), None) if per_token else super().estimates(draw)
 
 
 class _Zero:
@@ -305,8 +305,8 @@ class _OfTokens(Candidate):
         for index, part in draw.moments.by_length():
             n = part.counts[0]
             x, y = tokens.x[index, :n], tokens.y[index, :n]
-            given = predictor.token_weights(x, y) if linear else predictor.predict(x, y, tokens.queries[index])
-            values[index] = _numbers(given, "weights" if linear else "predictions", values[index].shape)
+            estimates = predictor.token_weights(x, y) if linear else predictor.predict(x, y, tokens.queries[index])
+            values[index] = _numbers(estimates, "weights" if linear else "predictions", values[index].shape)
         if linear:
             return draw.both_losses(values)
         answers = np.asarray(tokens.answers, np.float64)
@@ -339,8 +339,8 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> Candi
         kind = _Model if type(predictor) is LinearTransformer else kind
     if isinstance(predictor, type) or kind is None:
         rule = f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)"
-        other = "its attribute model" if hasattr(predictor, "model") else "a model, or a baseline such as AdaRR()"
-        refuse(rule, kind_of(predictor), f"Pass {other}.")
+        substitute = "its attribute model" if hasattr(predictor, "model") else "a model, or a baseline such as AdaRR()"
+        refuse(rule, kind_of(predictor), f"Pass {substitute}.")
     return kind(predictor).at(check_any_problem(problem))
 
 
@@ -373,18 +373,18 @@ def _layout(predictor: object) -> Layout:
     return layout if isinstance(layout, Layout) else PAPER_LAYOUT
 
 
-def _numbers(given: Any, name: str = "", shape: tuple[int, ...] = ()) -> Array:
+def _numbers(value: Any, name: str = "", shape: tuple[int, ...] = ()) -> Array:
     """The estimates of a predictor as an array, of this shape where it has a name."""
-    if hasattr(given, "detach"):  # by a module of PyTorch
-        given = given.detach().cpu()
-    if name and np.shape(given) != shape:
-        refuse(f"{name} must have shape {shape}", f"shape {np.shape(given)}", "Correct the predictor.")
-    kind = "complex numbers" if np.iscomplexobj(given) else "masked entries" if np.ma.is_masked(given) else ""
+    if hasattr(value, "detach"):  # by a module of PyTorch
+        value = value.detach().cpu()
+    if name and np.shape(value) != shape:
+        refuse(f"{name} must have shape {shape}", f"shape {np.shape(value)}", "Correct the predictor.")
+    kind = "complex numbers" if np.iscomplexobj(value) else "masked entries" if np.ma.is_masked(value) else ""
     if not kind:
         try:
-            return np.asarray(given, np.float64)
+            return np.asarray(value, np.float64)
         except (TypeError, ValueError):
-            kind = kind_of(given)
+            kind = kind_of(value)
     refuse("a predictor must return real numbers", kind, "Correct the predictor.")
 
 

@@ -261,13 +261,13 @@ class LabelStrengths:
 
         def compute(index: Index) -> Array:
             part = LabelStrengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
-            chosen, result = [values[index] for values in sums], np.empty((len(index), len(labels)))
+            summed, result = [values[index] for values in sums], np.empty((len(index), len(labels)))
             for k, (tilt, *costs) in enumerate(labels):
                 factors = [multiple(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
                 log = np.zeros(len(index))
-                for v, freedom, square in zip(factors[:3], part.freedoms, chosen, strict=False):
+                for v, freedom, square in zip(factors[:3], part.freedoms, summed, strict=False):
                     log += (1 - 1 / v) * square - freedom * np.log(v)
-                for v, base, square in zip(factors[3:], (factors[0], factors[2]), chosen[3:], strict=False):
+                for v, base, square in zip(factors[3:], (factors[0], factors[2]), summed[3:], strict=False):
                     log += (1 - 1 / v) * square / base - np.log(v)
                 kappa, beyond, theta = part.kappas(factors[0], factors[1], factors[2], np.full(len(index), tilt))
                 log += 2 * theta * squares[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)

@@ -98,10 +98,10 @@ def _adam(steps: int, schedule: Any) -> Adam:
 def _compared(model: LinearTransformer, start: LinearTransformer, problem: Stretched, count: int, seed: int = 1) -> Any:
     """Losses of a model and of GD++ on the same sequences, the error of the latter, their ratio, and its error."""
     draw = problem.moments(count, seed=seed, step=EVALUATION)
-    ours, other = (draw.losses(one.weights(draw.moments), draw.task) for one in (model, start))
-    ratio = ours.mean() / other.mean()
-    errors = {"error": other.std(), "ratio_error": (ours - ratio * other).std() / other.mean()}
-    means = {"loss": ours.mean(), "gdpp": other.mean(), "ratio": ratio}
+    ours, baseline = (draw.losses(predictor.weights(draw.moments), draw.task) for predictor in (model, start))
+    ratio = ours.mean() / baseline.mean()
+    errors = {"error": baseline.std(), "ratio_error": (ours - ratio * baseline).std() / baseline.mean()}
+    means = {"loss": ours.mean(), "gdpp": baseline.mean(), "ratio": ratio}
     return means | {name: error / np.sqrt(count) for name, error in errors.items()}
 
 
@@ -137,13 +137,13 @@ def trained(
             how: dict[str, Any] = {"seed": seed, "protocol": _adam(steps, "linear"), "init": start, "sequences": 100}
             model = work.train(problem, "preconditioned", depth, **how).model
             before = _compared(model, start, problem, sequences // 2, seed=2)
-            kept = before["ratio"] + CHANCE * before["ratio_error"] <= 1 + ABOVE / 2
-            model = model if kept else start
+            good_enough = before["ratio"] + CHANCE * before["ratio_error"] <= 1 + ABOVE / 2
+            model = model if good_enough else start
             yield {
                 "n": n,
                 "depth": depth,
                 "seed": seed,
-                "kept": bool(kept),
+                "kept": bool(good_enough),
                 "distances": gradient_steps.distances(model, Lambda)[:, 0],
                 "mismatch": _mismatch(isotropic, start, _problem_of(seed, n), Lambda),
                 "point": n * isotropic.kernel[0][:, :, 0].ravel(),
@@ -230,8 +230,8 @@ def not_above(results: Results) -> Check:
     """
     rows, error = results.trained, CHANCE * results.trained.ratio_error
     ratio, top, by_depth = rows.ratio, int(np.argmax(rows.ratio + error)), dict(rows.by("depth"))
-    spans = (f"{k} {own.ratio.min():.4f} to {own.ratio.max():.4f}" for k, own in by_depth.items())
-    undone = ", ".join(f"{sum(~own.kept)} with {k}" for k, own in by_depth.items())
+    spans = (f"{k} {group.ratio.min():.4f} to {group.ratio.max():.4f}" for k, group in by_depth.items())
+    undone = ", ".join(f"{sum(~group.kept)} with {k}" for k, group in by_depth.items())
     return Check(
         f"trained over GD++ on the same sequences, {len(ratio)} models, by layers: {', '.join(spans)}; at most "
         f"{ratio[top]:.4f} + {error[top]:.4f} ({rows.depth[top]} layers, {rows.n[top]} examples); clearly below 1: "
@@ -326,17 +326,18 @@ def draw(results: Results) -> list[Panel]:
     """
     shown, gains, away = [], [], []
     for i, (k, rows) in enumerate(results.trained.by("depth")):
-        own = [own for _, own in rows.by("n")]
-        n, loss, gdpp = rows.n[:: rows.seeds], [part.loss.mean() for part in own], [part.gdpp.mean() for part in own]
+        parts = [part for _, part in rows.by("n")]
+        n, loss = rows.n[:: rows.seeds], [part.loss.mean() for part in parts]
+        gdpp = [part.gdpp.mean() for part in parts]
         lines = [
             Line("gradient descent", n, results.baselines.losses[:, k - 1], 1),
-            Line("preconditioned", n, [_preconditioned(int(one), k) for one in n], 2),
+            Line("preconditioned", n, [_preconditioned(int(length), k) for length in n], 2),
             Line("isotropic GD++", n, gdpp, None, True),
             Scatter("trained", n, loss),
         ]
         shown.append(Panel(f"{k} layer{'s' * (k > 1)} or steps", "examples n", "loss", lines, False, True))
         gains.append(Line(f"{k} layers", n, np.divide(loss, gdpp), i))
-        away.append(Line(f"{k} layers", n, [part.distances.max(1).mean() for part in own], i))
+        away.append(Line(f"{k} layers", n, [part.distances.max(1).mean() for part in parts], i))
     shown.append(Panel("what training gains", "examples n", "trained / GD++", gains))
     return [*shown, Panel("A and multiples of Lambda^-1", "examples n", "distance", away)]
 

@@ -122,8 +122,8 @@ def rotated(results: Results) -> Check:
     Rule: rejected where depth gains nothing at a length, or its gain falls faster than n^-1/2 at long context
     """
     words, powers = _powers(results, "rotated")
-    rows = [own for _, own in results.depth.where(setting="rotated").by("n")]
-    clear = [own.loss[0] - own.loss[-1] > CHANCE * np.hypot(own.error[0], own.error[-1]) for own in rows]
+    rows = [group for _, group in results.depth.where(setting="rotated").by("n")]
+    clear = [group.loss[0] - group.loss[-1] > CHANCE * np.hypot(group.error[0], group.error[-1]) for group in rows]
     return Check(words, holds=[*clear, powers["rotated"] > -0.5])
 
 
@@ -152,7 +152,7 @@ def draw(results: Results) -> list[Panel]:
     """
     figure = []
     for setting, rows in results.depth.by("setting"):
-        shown = [Line(f"n = {n}", own.layers, own.loss, i) for i, (n, own) in enumerate(rows.by("n"))]
+        shown = [Line(f"n = {n}", group.layers, group.loss, i) for i, (n, group) in enumerate(rows.by("n"))]
         figure.append(Panel(setting, "layers", "loss", shown, False, True))
     return figure
 

@@ -115,10 +115,10 @@ def learns(results: Results) -> Check:
     for less, more in pairwise(curves):
         holds.append(curves[more][-1] < curves[less][-1] - np.hypot(errors[less][-1], errors[more][-1]))
     problem, steps = Problem(d, 2 * d, 0), results.curves.depths[-1]
-    other = gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps)) / (d / 2)
+    descent = gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps)) / (d / 2)
     return Check(
         f"error over that of predicting 0, by examples: {'; '.join(words)} (least squares 0.5, 0 and 0; {steps} steps "
-        f"of gradient descent tuned to {2 * d} examples {other:.3g})",
+        f"of gradient descent tuned to {2 * d} examples {descent:.3g})",
         rule="rejected where the error of a model grows clearly with the examples, or more layers are not clearly "
         f"better at {2 * d} examples",
         holds=holds,

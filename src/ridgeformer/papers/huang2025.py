@@ -59,7 +59,7 @@ def passes(work: Work, *, sequences: int = 200_000) -> Rows:
             left = np.einsum("bnd,bd->bn", tokens.x, w) - tokens.y
             w = w - rate * np.einsum("bnd,bn->bd", tokens.x, left)
         off = np.abs(model.weights(tokens.moments) - w).max() / np.abs(w).max()
-        least = np.min([PROBLEM.dim / 2 * ((1 - one * eigenvalues) ** (2 * k)).mean(1) for one in rates], 0)
+        least = np.min([PROBLEM.dim / 2 * ((1 - rate * eigenvalues) ** (2 * k)).mean(1) for rate in rates], 0)
         loss = work.loss(PROBLEM, model, sequences)
         yield {"k": k, "off": off, **loss, "least": least.mean(), "spread": least.std(ddof=1)}
 

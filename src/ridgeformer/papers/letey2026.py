@@ -99,10 +99,10 @@ def governed(results: Results) -> Check:
     Reason: 4 standard errors of the loss and one of the mean over tests.
     """
     rows = results.shifts
-    rest, error = (x.reshape(len(POWERS), -1) for x in (rows.loss - rows.compute(_alignment), rows.error))
+    residual, error = (x.reshape(len(POWERS), -1) for x in (rows.loss - rows.compute(_alignment), rows.error))
     return agree(
-        rest - rest.mean(1, keepdims=True),
-        np.zeros(rest.size),
+        residual - residual.mean(1, keepdims=True),
+        np.zeros(residual.size),
         5 * np.maximum(error, error.mean(1, keepdims=True)),
         unit="5 standard errors",
         names=rows.names(NAMES),
@@ -144,9 +144,9 @@ def draw(results: Results) -> list[Panel]:
     for i, (power, rows) in enumerate(results.shifts.by("training")):
         shown.append(Scatter(f"trained on power {power:g}", rows.compute(_alignment), rows.loss, None, i))
         if power:
-            own, curve = rows.where(test=power), functools.partial(_risk, power, power)
+            group, curve = rows.where(test=power), functools.partial(_risk, power, power)
             closed_form = Line.of("closed form", curve, np.linspace(0, 1, 21), i)
-            parts = [closed_form, Scatter("measured", own.angle, own.loss, own.error, i)]
+            parts = [closed_form, Scatter("measured", group.angle, group.loss, group.error, i)]
             figure.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
     return [Panel("error against alignment", "alignment", "loss", shown, True, True), *figure]
 

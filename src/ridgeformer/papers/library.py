@@ -116,10 +116,10 @@ def run(
         InputError: There is no such paper or setting.
         StorageError: The folder cannot be written to.
     """
-    chosen = paper if isinstance(paper, Paper) else find(paper)
-    chosen.check_settings(settings)
-    outcome = PaperOutcome(chosen, quick, None if out is None else _folder(out), progress, settings)
-    for part in chosen.parts:
+    definition = paper if isinstance(paper, Paper) else find(paper)
+    definition.check_settings(settings)
+    outcome = PaperOutcome(definition, quick, None if out is None else _folder(out), progress, settings)
+    for part in definition.parts:
         if not settings or settings.keys() & part.settings().keys():
             outcome.results[part.name]
     if not settings:
@@ -137,8 +137,8 @@ def stored(paper: str | Paper, out: str | Path = "papers") -> PaperOutcome | Non
     Returns:
         The outcome, with claims decided again from the stored results; None where not all results are stored.
     """
-    chosen = paper if isinstance(paper, Paper) else find(paper)
-    versions = (PaperOutcome(chosen, quick, _folder(out)) for quick in (False, True))
+    definition = paper if isinstance(paper, Paper) else find(paper)
+    versions = (PaperOutcome(definition, quick, _folder(out)) for quick in (False, True))
     return next((outcome for outcome in versions if outcome.read()), None)
 
 
@@ -154,15 +154,15 @@ def status(out: str | Path = "papers", papers: Iterable[str | Paper] = IDS) -> l
     """
     states = []
     for paper in papers:
-        chosen = paper if isinstance(paper, Paper) else find(paper)
-        outcome = stored(chosen, out)
+        definition = paper if isinstance(paper, Paper) else find(paper)
+        outcome = stored(definition, out)
         if outcome is None:
-            started = any((_folder(out) / chosen.id / version / OUTCOME).exists() for version in ("", "quick"))
+            started = any((_folder(out) / definition.id / version / OUTCOME).exists() for version in ("", "quick"))
             state, seconds, verdicts = "outdated" if started else "not run", None, Counter[str]()
         else:
             state, seconds = "quick" if outcome.quick else "done", sum(outcome.seconds.values())
             verdicts = Counter(str(check.verdict) for check in outcome.checks)
-        states.append(PaperStatus(chosen.id, chosen.title, state, seconds, verdicts))
+        states.append(PaperStatus(definition.id, definition.title, state, seconds, verdicts))
     return states
 
 
@@ -192,12 +192,12 @@ def report(out: str | Path = "papers") -> Path:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    known = outcomes(out)
-    if not known:
+    stored_outcomes = outcomes(out)
+    if not stored_outcomes:
         raise InputError(
             f"a report needs results; {out} has none. Run a paper first, for example papers.run('zhang2024')."
         )
-    return report_page(known, _folder(out))
+    return report_page(stored_outcomes, _folder(out))
 
 
 def _folder(out: str | Path) -> Path:

@@ -151,14 +151,14 @@ def published(results: Results) -> Check:
     if rows.d not in PUBLISHED or not {*rows.kappa} <= {*KAPPAS}:
         raise NotMeasuredError(f"no published numbers for d = {rows.d}")
     index = [KAPPAS.index(kappa) for kappa in rows.kappa]
-    known, spread = np.array([PUBLISHED[rows.d], SPREAD[rows.d]])[:, index]
+    printed, spread = np.array([PUBLISHED[rows.d], SPREAD[rows.d]])[:, index]
     return agree(
         rows.gap,
-        known,
+        printed,
         3 * spread / np.sqrt(REPETITIONS),
         unit="3 of the published standard errors",
         names=rows.names("kappa {kappa:g}:"),
-        published=listed(known),
+        published=listed(printed),
     )
 
 
@@ -210,11 +210,11 @@ def draw(results: Results) -> list[Panel]:
     figure, rows = [], results.column
     for k, name in enumerate(("new tasks", "tasks of the pool")):
         shown: list[Any] = []
-        for i, own in enumerate(_settings(results)):
-            alpha, kappa, tau, _ = own.setting[0]
-            label, (off, error) = f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}", _off(own)
-            shown.append(Scatter(label, own.d, off[:, k], error[:, k], i))
-        shown.append(Line.of("1 / d", lambda d: 2 / d, own.d, None, True))
+        for i, group in enumerate(_settings(results)):
+            alpha, kappa, tau, _ = group.setting[0]
+            label, (off, error) = f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}", _off(group)
+            shown.append(Scatter(label, group.d, off[:, k], error[:, k], i))
+        shown.append(Line.of("1 / d", lambda d: 2 / d, group.d, None, True))
         figure.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", shown, True, True))
     limit = Line.of(
         "limit", lambda k: np.subtract(*pretraining.limit(10, k, 10, 0.01)), np.geomspace(0.2, 32, 60), None, True

@@ -34,15 +34,15 @@ def summary(outcomes: Iterable[PaperOutcome]) -> list[dict[str, Any]]:
     """
     rows = []
     for outcome in outcomes:
-        first, rest = outcome.checks[0], Counter(check.verdict for check in outcome.checks[1:])
-        others = [f"{count} {verdict}" for verdict, count in rest.most_common()]
+        first, verdicts = outcome.checks[0], Counter(check.verdict for check in outcome.checks[1:])
+        further = [f"{count} {verdict}" for verdict, count in verdicts.most_common()]
         rows.append(
             {
                 "paper": outcome.paper.id,
                 "claim": first.claim,
                 "published": first.published or (first.expected if len(first.expected) < 100 else "closed form"),
                 "ours": first.brief or first.measured,
-                "verdict": first.verdict + (f"; other claims: {', '.join(others)}" if others else ""),
+                "verdict": first.verdict + (f"; other claims: {', '.join(further)}" if further else ""),
                 "seconds": f"{sum(outcome.seconds.values()):.0f}{' (quick)' if outcome.quick else ''}",
             }
         )
@@ -128,7 +128,7 @@ def report_page(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
     """
     shown = list(outcomes)
     pictures = [{k: svg(p, outcome.results) for k, p in outcome.paper.pictures.items()} for outcome in shown]
-    pages = {outcome.paper.id: page(outcome, own) for outcome, own in zip(shown, pictures, strict=True)}
+    pages = {outcome.paper.id: page(outcome, drawn) for outcome, drawn in zip(shown, pictures, strict=True)}
     return write_page(folder, "report.html", html(summary(shown), pages))
 
 
@@ -162,7 +162,7 @@ def coloured(html: str) -> str:
         The same with classes such as `partly-supported`.
     """
     verdict = r"<td>((partly )?supported|contradicted)\b"
-    return re.sub(verdict, lambda found: f'<td class="{found[1].replace(" ", "-")}">{found[1]}', html)
+    return re.sub(verdict, lambda match: f'<td class="{match[1].replace(" ", "-")}">{match[1]}', html)
 
 
 def write_page(folder: Path, name: str, text: str) -> Path:

@@ -116,8 +116,8 @@ class Part:
 
     def __post_init__(self) -> None:
         if unknown := self.quick.keys() - self.settings().keys():
-            known = ", ".join(self.settings()) or "none"
-            refuse(f"the settings of {self.name} are {known}", ", ".join(sorted(unknown)), "Correct `quick`.")
+            names = ", ".join(self.settings()) or "none"
+            refuse(f"the settings of {self.name} are {names}", ", ".join(sorted(unknown)), "Correct `quick`.")
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class Part:
             The settings by name.
         """
         parameters = list(inspect.signature(self.measure).parameters.values())[1:]
-        usual = {one.name: one.default for one in parameters}
+        usual = {parameter.name: parameter.default for parameter in parameters}
         return {**usual, **(self.quick if quick else {}), **{k: v for k, v in changes.items() if k in usual}}
 
 
@@ -310,10 +310,10 @@ class Paper:
         Yields:
             The checks, with their claims.
         """
-        known = Results(Parts(results.stored, _not_measured), results.parts)
+        available = Results(Parts(results.stored, _not_measured), results.parts)
         for check in self.checks:
             with contextlib.suppress(NotMeasuredError):
-                decided = check(known)
+                decided = check(available)
                 if not isinstance(decided, Check):
                     refuse(f"{check.__name__} must return a Check", kind_of(decided), "Use agree(...), or Check(...).")
                 if not (decided.claim or claim_of(check)):
@@ -331,10 +331,10 @@ class Paper:
         Raises:
             InputError: There is no such setting.
         """
-        known = sorted({name for part in self.parts for name in part.settings()})
+        names = sorted({name for part in self.parts for name in part.settings()})
         for name in changes:
-            if name not in known:
-                refuse(f"the settings of {self.id} are {', '.join(known)}", name, "Choose one of these.")
+            if name not in names:
+                refuse(f"the settings of {self.id} are {', '.join(names)}", name, "Choose one of these.")
 
 
 def decide(holds: Iterable[bool]) -> Verdict:

@@ -78,8 +78,8 @@ class Measured(Results):
         Returns:
             The table of these rows.
         """
-        chosen = (row.stored for row in self.rows if all(row.stored[name] == value for name, value in known.items()))
-        return Measured(list(chosen), self.settings)
+        matching = (row.stored for row in self.rows if all(row.stored[name] == value for name, value in known.items()))
+        return Measured(list(matching), self.settings)
 
     def by(self, column: str) -> Iterator[tuple[Any, Measured]]:
         """Group the rows by a column.

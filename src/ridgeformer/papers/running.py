@@ -175,12 +175,12 @@ class PaperOutcome:
 
     def _read(self, name: str) -> bool:
         try:
-            known = {} if self.folder is None else read_json(self.folder / f"{name}.json", "a result")
+            record = {} if self.folder is None else read_json(self.folder / f"{name}.json", "a result")
         except RidgeformerError:
             return False
-        if known.get("made_with") != self._made_with(name):
+        if record.get("made_with") != self._made_with(name):
             return False
-        self._stored[name], self.seconds[name] = known["result"], known["seconds"]
+        self._stored[name], self.seconds[name] = record["result"], record["seconds"]
         return True
 
     def _measure(self, name: str) -> Any:
@@ -190,10 +190,10 @@ class PaperOutcome:
         if self.folder is not None:
             make_folder(self.folder, "results")
         runs = None if self.folder is None else self.folder / "runs"
-        start, others = time.process_time(), sum(self.seconds.values())
+        start, earlier_seconds = time.process_time(), sum(self.seconds.values())
         measured = part.measure(Work(self.results, runs, functools.partial(self.progress, name)), **self.settings[name])
         self._stored[name] = jsonable(list(measured) if isinstance(measured, Iterator) else measured)
-        self.seconds[name] = time.process_time() - start - (sum(self.seconds.values()) - others)
+        self.seconds[name] = time.process_time() - start - (sum(self.seconds.values()) - earlier_seconds)
         if self.folder is not None:
             content = {"made_with": self._made_with(name), "seconds": self.seconds[name], "result": self._stored[name]}
             write_whole(self.folder / f"{name}.json", json.dumps(content, allow_nan=False).encode())

@@ -169,12 +169,12 @@ def draw(results: Results) -> list[Panel]:
     figure = []
     for noise, rows in results.lengths.by("noise"):
         shown: list[Line | Scatter] = []
-        for i, (n, own) in enumerate(rows.by("n")):
+        for i, (n, group) in enumerate(rows.by("n")):
             shown += [
-                Line(f"n = {n}, closed form", TESTED, own.compute(_risk), i),
-                Scatter("", TESTED, own.loss, None, i),
+                Line(f"n = {n}, closed form", TESTED, group.compute(_risk), i),
+                Scatter("", TESTED, group.loss, None, i),
             ]
-        shown.append(Line("ridge regression", TESTED, own.ridge, None, True))
+        shown.append(Line("ridge regression", TESTED, group.ridge, None, True))
         figure.append(Panel(noise, "examples in the test, m", "loss", shown, True, True))
     lines = [Line(f"d = {d}", rows.tasks, rows.excess, i) for i, (d, rows) in enumerate(results.tasks.by("d"))]
     return [*figure, Panel("stochastic gradient descent", "tasks", "loss / best - 1", lines, True, True)]

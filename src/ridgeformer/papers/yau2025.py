@@ -83,11 +83,11 @@ def samples(work: Work, *, counts: tuple[int, ...] = (5, 10, 14, 15, 16, 30, 100
     Yields:
         For every number: the certificate, and the loss of the solution on the population.
     """
-    whole, metric = Quadratic.of_problem(SYMMETRIC), np.asarray(SYMMETRIC.query_covariance)
+    population, metric = Quadratic.of_problem(SYMMETRIC), np.asarray(SYMMETRIC.query_covariance)
     for count in counts:
         draw = SYMMETRIC.moments(count, seed=1)
         best = Quadratic.of_sample(np.asarray(draw.moments.gram), np.asarray(draw.task), metric).minimum()
-        yield {"contexts": count, "certificate": best.certificate, "loss": whole(best.model())[0]}
+        yield {"contexts": count, "certificate": best.certificate, "loss": population(best.model())[0]}
 
 
 def global_optimum(results: Results) -> Check:
@@ -164,9 +164,9 @@ def draw(results: Results) -> list[Panel]:
     What training reaches by the number of heads, and solutions on finite data.
     """
     shown, rows = [], results.samples
-    for colour, (name, own) in enumerate(results.training.by("name")):
-        best = Line("global optimum", own.heads, [_best(name).loss] * len(own.heads), colour, True)
-        shown += [Scatter(f"{name} tasks, trained", own.heads, own.loss, None, colour), best]
+    for colour, (name, group) in enumerate(results.training.by("name")):
+        best = Line("global optimum", group.heads, [_best(name).loss] * len(group.heads), colour, True)
+        shown += [Scatter(f"{name} tasks, trained", group.heads, group.loss, None, colour), best]
     best = Line("optimum", rows.contexts, [_best("symmetric").loss] * len(rows.contexts), None, True)
     losses = [Line("least squares", rows.contexts, rows.loss), best]
     return [

@@ -141,7 +141,7 @@ def draw(results: Results) -> list[Panel]:
     """
     figure = []
     for name, table in results.flows.by("name"):
-        shown = [Line(f"rank {one.rank}", one.time[1:], one.error[1:], i) for i, one in enumerate(table.rows)]
+        shown = [Line(f"rank {run.rank}", run.time[1:], run.error[1:], i) for i, run in enumerate(table.rows)]
         ends = table.rows[0].time[[1, -1]]
         shown += [Line("", ends, [level, level], 6, True) for level in _levels(SPECTRA[name])]
         figure.append(Panel(name, "time", "squared error", shown, True, True))

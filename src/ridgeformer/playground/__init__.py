@@ -66,17 +66,17 @@ def read_address(text: str) -> LinearTransformer:
     """
     if not isinstance(text, str) or len(text) > MOST:
         refuse("an address is a text of at most 100,000 characters", shown(text), REMEDY)
-    given = dict(parse_qsl(text.rpartition("#")[2].replace("+", "%2B"), keep_blank_values=True))
-    omega = _omegas(given.get("omega", ""))
-    for name in filter(None, given.get("off", "").split(",")):
+    fields = dict(parse_qsl(text.rpartition("#")[2].replace("+", "%2B"), keep_blank_values=True))
+    omega = _omegas(fields.get("omega", ""))
+    for name in filter(None, fields.get("off", "").split(",")):
         layer, _, term = name.partition(".")
         if term not in TERMS or not layer.isdigit() or not 1 <= int(layer) <= len(omega):
             refuse("a term that is off must be one of the model's, such as 2.xy", shown(name), REMEDY)
         omega[int(layer) - 1, TERMS.index(term)] = 0.0
-    dim = given.get("d", "10")
+    dim = fields.get("d", "10")
     if not dim.isdigit() or not 1 <= int(dim) <= MOST_DIM:
         refuse(f"d must be a whole number from 1 to {MOST_DIM}", shown(dim), REMEDY)
-    family = given.get("family", "diag")
+    family = fields.get("family", "diag")
     if family not in FAMILIES:
         refuse("the family must be diag or gdpp", shown(family), REMEDY)
     if family == "diag":

@@ -112,12 +112,12 @@ class Fitted(LinearTokenPredictor):
         """See `LinearTokenPredictor.token_weights`."""
         from sklearn.base import clone
 
-        found = np.empty((len(x), x.shape[2]))
+        weights = np.empty((len(x), x.shape[2]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fits that stop early, which are still predictions
-            for row, features, labels in zip(found, x, y, strict=True):
+            for row, features, labels in zip(weights, x, y, strict=True):
                 row[:] = np.ravel(clone(self.estimator).fit(features, labels).coef_)
-        return found
+        return weights
 
     def __repr__(self) -> str:
         return f"Fitted({self.estimator})"

@@ -41,10 +41,10 @@ def in_whitened(moments: Moments, prior: Prior) -> Moments:
     """
     if prior.is_standard:
         return moments
-    kept = vars(moments).get("_whitened")
-    if kept is None or kept[0] is not prior:
-        kept = vars(moments)["_whitened"] = prior, prior.whiten(moments)
-    return kept[1]
+    cached = vars(moments).get("_whitened")
+    if cached is None or cached[0] is not prior:
+        cached = vars(moments)["_whitened"] = prior, prior.whiten(moments)
+    return cached[1]
 
 
 class Ridge(ABC):
@@ -129,10 +129,10 @@ def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, 
     freedom = spectrum.context - values.shape[1]
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
     least = spectrum.rounding * spectrum.total[part] / spectrum.context + 1e-300
-    chosen = np.ones(len(nodes), bool)
+    relevant = np.ones(len(nodes), bool)
     if freedom > 0 and len(nodes) >= 32 and (values > ZERO).all():
-        chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
-    v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
+        relevant = _relevant(nodes, prior, residual, freedom, float(least.min()))
+    v = np.maximum(nodes[relevant] ** 2, least[:, None])  # [b, K]
     weighted, inverse = explained(c, values), np.empty((values.shape[1], *v.shape))  # [m, b, K]
     smallest, largest = float(v.min() + values.min(initial=np.inf)), float(v.max() + values.max(initial=0.0))
     together = TOGETHER if smallest > 1e-300 ** (1 / TOGETHER) and largest < 1e300 ** (1 / TOGETHER) else 1
@@ -148,7 +148,7 @@ def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, 
     score += np.log(product)
     if freedom:
         score += freedom * np.log(v)
-    log_posterior = np.log(prior[chosen]) - 0.5 * score
+    log_posterior = np.log(prior[relevant]) - 0.5 * score
     posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
     return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
@@ -158,13 +158,13 @@ def _relevant(nodes: Array, prior: Array, residual: Array, freedom: float, least
     """Nodes that matter to any context whose residual lies between the smallest and the largest given."""
     v = np.maximum(nodes**2, least)
     base = np.log(prior) - 0.5 * freedom * np.log(v)
-    kept = np.zeros(len(nodes), bool)
+    relevant = np.zeros(len(nodes), bool)
     for extreme in (residual.min(), residual.max()):
         score = base - 0.5 * extreme / v
-        kept |= score > score.max() - NEGLIGIBLE
-    where = np.flatnonzero(kept)
-    kept[where[0] : where[-1] + 1] = True
-    return kept
+        relevant |= score > score.max() - NEGLIGIBLE
+    where = np.flatnonzero(relevant)
+    relevant[where[0] : where[-1] + 1] = True
+    return relevant
 
 
 def best_predictor(problem: Problem) -> BayesRR | DMMSE | SparseBayes | TokenBayes:

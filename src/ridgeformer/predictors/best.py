@@ -110,39 +110,39 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
     check_any_problem(problem)
     if len(cells := problem.by_dimension()) > 1:
         return _by_dimension({d: baselines(cell) for d, cell in cells.items()})
-    chosen, left_out, prior = dict[str, Predictor](), list[str](), problem.prior
+    predictors, left_out, prior = dict[str, Predictor](), list[str](), problem.prior
     rank = problem.dim if prior.factor is None else prior.factor.shape[1]
     if problem.has_known_laws:
-        chosen[oracle_label(problem)] = OracleRR(prior)
+        predictors[oracle_label(problem)] = OracleRR(prior)
     else:
         left_out.append("OracleRR is left out: sequences of this problem do not have one known noise level each.")
-    chosen |= {"ConstRR": ConstRR.tune(problem), "LeastSquares": LeastSquares()}
+    predictors |= {"ConstRR": ConstRR.tune(problem), "LeastSquares": LeastSquares()}
     if problem.lengths.least > rank:
-        chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
+        predictors |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
     else:
         needed = f"they estimate the noise level, which needs n > {rank} examples, and n is {problem.lengths}"
         left_out.append(f"AdaRR and TunedRR are left out: {needed}.")
     if problem.is_isotropic and problem.lengths.least > rank:
-        chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
+        predictors[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
     elif problem.is_isotropic:
         left_out.append("IterativeRR is left out for the same reason.")
     elif differences := problem.differences():
         assumed = "it assumes that features, tasks and queries are N(0, I) and n is fixed"
         left_out.append(f"IterativeRR is left out: {assumed}; here {differences}.")
     if isinstance(problem, Problem) and (bound := gram_bound(problem)) is not None:
-        chosen[GRAM_BOUND] = bound
+        predictors[GRAM_BOUND] = bound
     best = problem.best_predictor()
     if best is None:
         left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
-    return chosen | ({} if best is None else {best_label(problem): best}), left_out
+    return predictors | ({} if best is None else {best_label(problem): best}), left_out
 
 
 def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tuple[dict[str, Predictor], list[str]]:
     """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
-    shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
-    chosen: dict[str, Predictor] = {}
+    shared = [name for name in next(iter(each.values()))[0] if all(name in allowed for allowed, _ in each.values())]
+    combined: dict[str, Predictor] = {}
     for name in shared:
-        own: dict[int, Any] = {d: predictors[name] for d, (predictors, _) in each.items()}
-        knows_sigma = any(getattr(predictor, "knows_sigma", False) for predictor in own.values())
-        chosen[name] = ByDimension({d: predictor.weights for d, predictor in own.items()}, knows_sigma=knows_sigma)
-    return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]
+        by_dim: dict[int, Any] = {d: predictors[name] for d, (predictors, _) in each.items()}
+        knows_sigma = any(getattr(predictor, "knows_sigma", False) for predictor in by_dim.values())
+        combined[name] = ByDimension({d: predictor.weights for d, predictor in by_dim.items()}, knows_sigma=knows_sigma)
+    return combined, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

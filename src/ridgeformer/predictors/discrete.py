@@ -147,7 +147,7 @@ class OverLevels:
         """The weights of contexts with one number of examples."""
         n = int(moments.counts[0])
         nodes, prior = self._levels(self.noise.of_gram(n), n)
-        return _in_chunks(moments, partial(self.posterior, self.tasks), lambda given: given.average(nodes, prior))
+        return _in_chunks(moments, partial(self.posterior, self.tasks), lambda solved: solved.average(nodes, prior))
 
     def _levels(self, noise: Noise, count: int) -> tuple[Array, Array]:
         """The noise levels that are averaged over, and their probabilities."""
@@ -174,8 +174,8 @@ def at_known_levels(moments: Moments, posterior: Callable[[Moments], TaskPosteri
     if moments.sigma is None:
         refuse("an oracle needs to know the noise levels", "moments without sigma", "Use moments of a problem.")
 
-    def weights(given: TaskPosterior) -> Array:
-        return given.at(np.arange(len(given.count)), np.asarray(given.moments.sigma))[1]
+    def weights(solved: TaskPosterior) -> Array:
+        return solved.at(np.arange(len(solved.count)), np.asarray(solved.moments.sigma))[1]
 
     return _in_chunks(moments, posterior, weights)
 
@@ -224,11 +224,11 @@ class PoolPosterior(TaskPosterior):
         evidence = np.log(mass) - best / (2 * variance) - np.log(self.size) - 0.5 * count * np.log(variance)
         if self.gaussian is None:
             return evidence, mean
-        other, other_mean = self.gaussian.at(index, variance)
-        log_odds = np.log(self.new) + other - np.log1p(-self.new) - evidence
+        new_evidence, new_mean = self.gaussian.at(index, variance)
+        log_odds = np.log(self.new) + new_evidence - np.log1p(-self.new) - evidence
         share = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, None]
-        both = np.logaddexp(np.log(self.new) + other, np.log1p(-self.new) + evidence)
-        return both, share * other_mean + (1 - share) * mean
+        both = np.logaddexp(np.log(self.new) + new_evidence, np.log1p(-self.new) + evidence)
+        return both, share * new_mean + (1 - share) * mean
 
 
 class _Gaussian:
@@ -412,16 +412,16 @@ def _is_short(tasks: Sparse, dim: int) -> bool:
 
 def _sampled(tasks: Sparse, noise: Noise | None, moments: Moments, scans: int) -> Array:
     """Estimates of E[w | context] by two chains, [2, B, d]; given the noise levels if there is no law of them."""
-    given = conditional(tasks, moments.dim)
+    law = conditional(tasks, moments.dim)
 
     def run(part: slice, rng: np.random.Generator) -> Array:
-        return OfSequences(noise, moments[part]).chains(given, scans, rng)
+        return OfSequences(noise, moments[part]).chains(law, scans, rng)
 
     return two_chains(run, len(moments), 0)
 
 
 def _sparse(tasks: Tasks | str) -> Sparse:
-    given = Tasks.of(tasks)
-    if not isinstance(given, Sparse):
-        refuse("this predictor is for sparse tasks", given, "Use BayesRR for Gaussian tasks, and DMMSE for pools.")
-    return given
+    law = Tasks.of(tasks)
+    if not isinstance(law, Sparse):
+        refuse("this predictor is for sparse tasks", law, "Use BayesRR for Gaussian tasks, and DMMSE for pools.")
+    return law

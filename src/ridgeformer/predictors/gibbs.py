@@ -117,17 +117,17 @@ class PoolTasks(GaussianTasks):
         pool, new = self.pool, self.new
         score = a @ pool.T - 0.5 * np.einsum("kd,bdk->bk", pool, S @ pool.T)
         if new:
-            other, spread, evidence = self.solved(S, a)
+            new_mean, spread, evidence = self.solved(S, a)
             score += np.log((1 - new) / new / len(pool))
             score = np.concatenate([score, evidence[:, None]], 1)
-        chosen, chance = _chosen(score, rng), np.exp(score - score.max(1, keepdims=True))
+        index, chance = _chosen(score, rng), np.exp(score - score.max(1, keepdims=True))
         chance /= chance.sum(1, keepdims=True)
-        centre, mean = chance[:, : len(pool)] @ pool, pool[np.minimum(chosen, len(pool) - 1)]
+        centre, mean = chance[:, : len(pool)] @ pool, pool[np.minimum(index, len(pool) - 1)]
         if not new:
             return centre, mean, np.zeros_like(S)
-        fresh = chosen == len(pool)
-        mean = np.where(fresh[:, None], other, mean)
-        return centre + chance[:, -1:] * other, mean, np.where(fresh[:, None, None], spread, 0.0)
+        fresh = index == len(pool)
+        mean = np.where(fresh[:, None], new_mean, mean)
+        return centre + chance[:, -1:] * new_mean, mean, np.where(fresh[:, None, None], spread, 0.0)
 
 
 class SparseTasks(Conditional):
@@ -172,8 +172,9 @@ class SparseTasks(Conditional):
     def _gain(self, table: Array, state: Any, feature: int | slice = slice(None)) -> Array:
         """The logarithm of the evidence with a feature over that without it."""
         d = state.shape[1]
-        own, right, has = np.einsum("bii->bi", table)[:, :d][:, feature], table[:, :d, d][:, feature], state[:, feature]
-        pivot = np.where(has, -1 / own, own)
+        diagonal = np.einsum("bii->bi", table)[:, :d][:, feature]
+        right, has = table[:, :d, d][:, feature], state[:, feature]
+        pivot = np.where(has, -1 / diagonal, diagonal)
         explained = np.where(has, right**2 * pivot, right**2 / pivot)
         return np.asarray(0.5 * (explained + np.log(self.precision / pivot)))
 
@@ -181,24 +182,24 @@ class SparseTasks(Conditional):
 def _swept(K: Array, a: Array, state: Any) -> Array:
     """The symmetric tableau of K and a, [C, d + 1, d + 1], with the features of subsets swept in."""
     count, d = a.shape
-    whole, has = np.zeros((count, d + 1, d + 1)), np.zeros((count, d + 1), bool)
-    whole[:, :d, :d], whole[:, :d, d], whole[:, d, :d], has[:, :d] = K, a, a, state
+    table, has = np.zeros((count, d + 1, d + 1)), np.zeros((count, d + 1), bool)
+    table[:, :d, :d], table[:, :d, d], table[:, d, :d], has[:, :d] = K, a, a, state
     both = has[:, :, None] & has[:, None]
-    inverse = np.where(both, np.linalg.inv(np.where(both, whole, np.eye(d + 1))), 0.0)
-    slopes = inverse @ whole
-    rest = whole - whole @ slopes
+    inverse = np.where(both, np.linalg.inv(np.where(both, table, np.eye(d + 1))), 0.0)
+    slopes = inverse @ table
+    complement = table - table @ slopes
     crossed = np.where(has[:, :, None], slopes, np.swapaxes(slopes, 1, 2))
-    return np.where(both, -inverse, np.where(has[:, :, None] | has[:, None], crossed, rest))
+    return np.where(both, -inverse, np.where(has[:, :, None] | has[:, None], crossed, complement))
 
 
 def _sweep(table: Array, state: Any, rows: NDArray[np.intp], feature: NDArray[np.intp]) -> None:
     """Take one feature of some chains in, or out."""
     part, column = table[rows], table[rows, feature]
-    own, sign = table[rows, feature, feature], np.where(state[rows, feature], -1.0, 1.0)
-    part -= column[:, :, None] * (column / own[:, None])[:, None]
-    new, here = column * (sign / own)[:, None], np.arange(len(rows))
+    pivot, sign = table[rows, feature, feature], np.where(state[rows, feature], -1.0, 1.0)
+    part -= column[:, :, None] * (column / pivot[:, None])[:, None]
+    new, here = column * (sign / pivot)[:, None], np.arange(len(rows))
     part[here, feature] = part[here, :, feature] = new
-    part[here, feature, feature] = -1 / own
+    part[here, feature, feature] = -1 / pivot
     table[rows] = part
     state[rows, feature] ^= True
 
@@ -306,9 +307,9 @@ class OfTokens(Levels):
             x, y, p = self.x[:, i], self.y[:, i], 1 / variances[rows, self.level[:, i]]
             v = (covariance @ x[..., None])[..., 0]
             q, m = (x * v).sum(1), (x * mean).sum(1)
-            rest = np.maximum(1 - p * q, 1e-12)
-            variance = variances + np.maximum(q / rest, 0.0)[:, None]
-            score = ((y - m) / rest)[:, None] ** 2 / variance
+            downdate = np.maximum(1 - p * q, 1e-12)
+            variance = variances + np.maximum(q / downdate, 0.0)[:, None]
+            score = ((y - m) / downdate)[:, None] ** 2 / variance
             self.level[:, i] = _chosen(self.log_prior - 0.5 * (score + np.log(variance)), rng)
             change = 1 / variances[rows, self.level[:, i]] - p
             gain = change / (1 + change * q)
@@ -330,8 +331,8 @@ class OfSequences(Levels):
         self.S, self.a, self.total, self.n = (np.concatenate([part, part]).astype(np.float64) for part in parts)
         least = np.maximum(np.sqrt(TINY * self.total / self.n), 1e-150)[:, None]
         if noise is None:
-            known = np.asarray(moments.sigma, np.float64)
-            nodes, prior = np.concatenate([known, known])[:, None], np.ones(1)
+            sigma = np.asarray(moments.sigma, np.float64)
+            nodes, prior = np.concatenate([sigma, sigma])[:, None], np.ones(1)
         else:
             nodes, prior = noise.quadrature(per_octave=PER_OCTAVE)
         self.nodes, self.log_prior = np.maximum(nodes[..., prior > 0], least), np.log(prior[prior > 0])
@@ -358,8 +359,8 @@ class OfSequences(Levels):
 def _chosen(score: Array, rng: Rng) -> NDArray[np.intp]:
     """Draw a column of each row, with probabilities of which the logarithms are given up to a constant."""
     below = np.cumsum(np.exp(score - score.max(1, keepdims=True)), 1)
-    chosen = (below < rng.random((len(below), 1)) * below[:, -1:]).sum(1)
-    return np.asarray(np.minimum(chosen, score.shape[1] - 1))
+    column = (below < rng.random((len(below), 1)) * below[:, -1:]).sum(1)
+    return np.asarray(np.minimum(column, score.shape[1] - 1))
 
 
 def two_chains(run: Callable[[slice, Rng], Array], count: int, seed: int) -> Array:
@@ -407,10 +408,10 @@ class TokenBayes(LinearTokenPredictor):
     def __init__(
         self, noise: Noise | str, tasks: Tasks | str | None = None, *, scans: int = 100, seed: int = 0
     ) -> None:
-        given = as_noise(noise)
-        if not isinstance(given, Tokens):
-            refuse("this predictor is for noise that differs from token to token", given, "Use BayesRR instead.")
-        self.noise, self.tasks = given, Tasks.of(tasks)
+        law = as_noise(noise)
+        if not isinstance(law, Tokens):
+            refuse("this predictor is for noise that differs from token to token", law, "Use BayesRR instead.")
+        self.noise, self.tasks = law, Tasks.of(tasks)
         self.scans, self.seed = integer("scans", scans, 10), integer("seed", seed, 0)
 
     def chains(self, x: Float, y: Float) -> Array:

@@ -164,7 +164,7 @@ class TunedRR(Ridge):
         Raises:
             InputError: A problem is none, has n <= d, or a number is out of range.
         """
-        sequences, known, tuned = integer("sequences", sequences), None, []
+        sequences, previous, tuned = integer("sequences", sequences), None, []
         for problem in problems:
             check_any_problem(problem)
             noise = _known_noise(problem)
@@ -172,10 +172,10 @@ class TunedRR(Ridge):
                 tuned.append(cls(0.0, 0.0, problem.prior))
                 continue
             draw = _tuning_draw(problem, sequences, seed)
-            if known is not None and problem.is_isotropic:
-                share_basis(draw.moments, known)
+            if previous is not None and problem.is_isotropic:
+                share_basis(draw.moments, previous)
             tuned.append(cls._fit(problem, draw))
-            known = draw.moments
+            previous = draw.moments
         return tuned
 
     @classmethod

@@ -187,32 +187,32 @@ class Subsets:
         """
         return self._averages(np.stack([weights, weights * variance]))
 
-    def _averages(self, given: Array) -> tuple[Array, Array]:
+    def _averages(self, weights: Array) -> tuple[Array, Array]:
         """Both sums for weights, and weights times variances where these are given, [1 or 2, M, B]; or the first sum.
 
         Given the weights of the features after it, the weight of a feature is normal with the variance u / pivot.
         """
-        mass, squared = np.empty_like(given), len(given) == 2
-        mass[:, self.tree._leaf] = given
+        mass, squared = np.empty_like(weights), len(weights) == 2
+        mass[:, self.tree._leaf] = weights
         first, second = np.zeros((mass.shape[1], 0, mass.shape[2])), np.zeros((mass.shape[1], 0, 0, mass.shape[2]))
         for (out, into), (slope, gain, pivot) in zip(self.tree._levels[::-1], self.steps[::-1], strict=True):
-            nodes, size, own = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1] + 1, len(out)
-            means, inner = np.zeros((nodes, size, mass.shape[2])), (slope * first[own:]).sum(1)
-            means[out, 1:] = first[:own]
-            means[into, 1:] += first[own:]
-            means[into, 0] = mass[0, own:] * gain - inner
+            nodes, size, split = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1] + 1, len(out)
+            means, inner = np.zeros((nodes, size, mass.shape[2])), (slope * first[split:]).sum(1)
+            means[out, 1:] = first[:split]
+            means[into, 1:] += first[split:]
+            means[into, 0] = mass[0, split:] * gain - inner
             if squared:
                 squares = np.zeros((nodes, size, size, mass.shape[2]))
-                squares[out, 1:, 1:] = second[:own]
-                squares[into, 1:, 1:] += second[own:]
-                later = np.einsum("nib,nijb->njb", slope, second[own:])  # slope' E w w' of the features after this one
-                squares[into, 0, 1:] = squares[into, 1:, 0] = gain[:, None] * first[own:] - later
-                own_square = mass[0, own:] * gain**2 - 2 * gain * inner + (slope * later).sum(1)
-                squares[into, 0, 0] = own_square + mass[1, own:] / pivot
+                squares[out, 1:, 1:] = second[:split]
+                squares[into, 1:, 1:] += second[split:]
+                later = np.einsum("nib,nijb->njb", slope, second[split:])  # slope' E w w' of the later features
+                squares[into, 0, 1:] = squares[into, 1:, 0] = gain[:, None] * first[split:] - later
+                own_square = mass[0, split:] * gain**2 - 2 * gain * inner + (slope * later).sum(1)
+                squares[into, 0, 0] = own_square + mass[1, split:] / pivot
                 second = squares
             parents = np.zeros((len(mass), nodes, mass.shape[2]))
-            parents[:, out] = mass[:, :own]
-            parents[:, into] += mass[:, own:]
+            parents[:, out] = mass[:, :split]
+            parents[:, into] += mass[:, split:]
             first, mass = means, parents
         return np.ascontiguousarray(first[0].T), np.ascontiguousarray(np.moveaxis(second[0], -1, 0))
 
@@ -305,7 +305,7 @@ def beam(
     table = np.empty((1, d + 1, d + 1))
     table[0, :d, :d], table[0, :d, d], table[0, d, :d], table[0, d, d] = S, a, a, l
     table[0, np.arange(d), np.arange(d)] += penalty
-    members, log_det, kept = np.zeros((1, d), bool), np.zeros(1), [np.zeros((1, d), bool)]
+    members, log_det, by_size = np.zeros((1, d), bool), np.zeros(1), [np.zeros((1, d), bool)]
     best = float(score(log_det, table[:, d, d], 0)[0])
     reached = [np.array([best])]
     for size in range(1, d + 1):
@@ -317,12 +317,12 @@ def beam(
         best = max(best, float(reached[-1].max()))
         members = members[parent]
         members[np.arange(len(parent)), feature] = True
-        kept.append(members)
+        by_size.append(members)
         if reached[-1].max() < best - FAR:
             break
         log_det, column = dets[parent, feature], table[parent, feature]
         table = table[parent] - column[:, :, None] * (column / pivots[parent, feature][:, None])[:, None, :]
-    return np.concatenate(kept), np.concatenate(reached)
+    return np.concatenate(by_size), np.concatenate(reached)
 
 
 def _best_children(members: Mask, scores: Array, width: int) -> tuple[Where, Where]:
@@ -359,11 +359,11 @@ class ListedSubsets:
         self._some, self._starts = np.flatnonzero(sizes), (ends - sizes)[sizes > 0]
         self._subset = np.repeat(np.arange(len(members)), sizes)  # of each direction, of which there are `total`
         for size in np.unique(sizes[self._some]):
-            chosen = np.flatnonzero(sizes == size)
-            features = np.nonzero(members[chosen])[1].reshape(len(chosen), size)
+            index = np.flatnonzero(sizes == size)
+            features = np.nonzero(members[index])[1].reshape(len(index), size)
             values, vectors = np.linalg.eigh(S[features[:, :, None], features[:, None, :]])
             there = values > RANK * values.max(1, keepdims=True)  # other directions are rounding
-            rows = (ends - sizes)[chosen, None] + np.arange(size)
+            rows = (ends - sizes)[index, None] + np.arange(size)
             self._values[rows] = np.where(there, values, 0.0)
             self._c[rows] = np.where(there, np.einsum("mij,mi->mj", vectors, a[features]), 0.0)
             self._basis[rows[:, :, None], features[:, None, :]] = np.swapaxes(vectors, 1, 2)

@@ -119,12 +119,12 @@ class PosteriorMixture:
             The probabilities [P], the means of the labels and the variances of these means, [m, P] each, and the
             variance of the noise, [P].
         """
-        own, kept = (
+        variance, relevant = (
             np.stack([((x @ covariance) * x).sum(1) for covariance in self.covariances], 1),
             self.chance > negligible,
         )
-        own = np.maximum(own, 0.0) + self.level * self.noise
-        return self.chance[kept], (x @ self.means.T)[:, kept], own[:, kept], self.noise[kept]
+        variance = np.maximum(variance, 0.0) + self.level * self.noise
+        return self.chance[relevant], (x @ self.means.T)[:, relevant], variance[:, relevant], self.noise[relevant]
 
     def components(self, x: Array) -> tuple[Array, Array, Array]:
         """Compute the parts of the mixture for new rows, without those that do not matter.
@@ -135,9 +135,9 @@ class PosteriorMixture:
         Returns:
             Probabilities [P], locations and scales [m, P] each.
         """
-        chance, mean, own, noise = self.parts(x)
+        chance, mean, variance, noise = self.parts(x)
         shrink = 1.0 if np.isinf(self.freedom) else max(self.freedom - 2, 1e-9) / self.freedom
-        scales = [np.sqrt(shrink * (own + factor * noise)) for factor in self.tails.multiples]
+        scales = [np.sqrt(shrink * (variance + factor * noise)) for factor in self.tails.multiples]
         chances = np.concatenate([tail * chance for tail in self.tails.chances])
         return chances / chances.sum(), np.tile(mean, (1, len(scales))), np.concatenate(scales, 1)
 
@@ -189,7 +189,7 @@ class PosteriorMixture:
             return np.concatenate(parts, 1)
         grid = np.linspace(-6, 6, TABULATED)
         table = self.quantiles(x, levels(ndtr(grid)))
-        return np.stack([np.interp(own, grid, places) for own, places in zip(drawn.T, table.T, strict=True)], 1)
+        return np.stack([np.interp(column, grid, places) for column, places in zip(drawn.T, table.T, strict=True)], 1)
 
 
 def law_of(freedom: float) -> Any:

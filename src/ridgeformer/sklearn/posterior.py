@@ -232,17 +232,17 @@ class RegressionPrior:
         Returns:
             The sums in the units of the problem, and the posterior of each output in these units.
         """
-        given = StandardisedSums(sums, self.noise)
+        scaled = StandardisedSums(sums, self.noise)
         with one_blas_thread():
-            return given, tuple(_Label(given, k, self).posterior() for k in range(len(given.total)))
+            return scaled, tuple(_Label(scaled, k, self).posterior() for k in range(len(scaled.total)))
 
 
 class _Label:
     """One output: its sums and its posterior."""
 
-    def __init__(self, given: StandardisedSums, k: int, law: RegressionPrior) -> None:
-        self.S, self.a, self.total, self.law = given.S, given.a[k], float(given.total[k]), law
-        self.dim, self.examples, self.level = given.dim, given.examples, given.level
+    def __init__(self, sums: StandardisedSums, k: int, law: RegressionPrior) -> None:
+        self.S, self.a, self.total, self.law = sums.S, sums.a[k], float(sums.total[k]), law
+        self.dim, self.examples, self.level = sums.dim, sums.examples, sums.level
 
     def posterior(self) -> PosteriorMixture:
         """Average over subsets and nodes; one more part is for no feature."""
@@ -255,16 +255,16 @@ class _Label:
             freedom = self.examples + FURTHER
             score, variance, solved = self._by_share(members.sum(1)[:, None], solve)
         top = max(score.max(), empty)
-        weights, rest = np.exp(score - top), float(np.exp(empty - top))
-        kept = np.flatnonzero(weights.any(0))
-        node, mass = weights.sum(0)[kept], float(weights.sum()) + rest
-        first, second = (part[kept] for part in solved.second_moments(weights, variance))
+        weights, empty_weight = np.exp(score - top), float(np.exp(empty - top))
+        relevant = np.flatnonzero(weights.any(0))
+        node, mass = weights.sum(0)[relevant], float(weights.sum()) + empty_weight
+        first, second = (part[relevant] for part in solved.second_moments(weights, variance))
         means = first / node[:, None]
         covariances = second / node[:, None, None] - means[:, :, None] * means[:, None]
-        noise, root = ((weights * part).sum(0)[kept] / node for part in (variance, np.sqrt(variance)))
+        noise, root = ((weights * part).sum(0)[relevant] / node for part in (variance, np.sqrt(variance)))
         alone = (self.total + FURTHER) / max(self.examples + FURTHER - 2, 1e-9)  # the noise without features
         return PosteriorMixture(
-            np.append(node, rest) / mass,
+            np.append(node, empty_weight) / mass,
             np.concatenate([means, np.zeros((1, self.dim))]),
             np.concatenate([covariances, np.zeros((1, self.dim, self.dim))]),
             np.append(noise, alone),
@@ -298,8 +298,8 @@ class _Label:
             solved = solve(np.exp(log_v))
             score = self._score(solved.log_det, solved.residual, np.exp(log_v), sizes)
             profile, step = score.max(0), log_v[1] - log_v[0]
-            kept = np.flatnonzero(profile > profile.max() - REACH)
-            low, high = max(log_v[kept[0]] - step, LOW), min(log_v[kept[-1]] + step, HIGH)
+            relevant = np.flatnonzero(profile > profile.max() - REACH)
+            low, high = max(log_v[relevant[0]] - step, LOW), min(log_v[relevant[-1]] + step, HIGH)
             if high - low > 0.75 * (log_v[-1] - log_v[0]):
                 break
         v, residual = np.exp(log_v), np.maximum(solved.residual, RESIDUAL * self.total)
@@ -313,8 +313,8 @@ class _Label:
         v = np.maximum(levels**2, RESIDUAL * self.total / max(self.examples, 1.0) + 1e-300)
         solved = solve(v)
         score = np.log(prior) + gaussian_evidence(solved.log_det, solved.residual, v, v, self.examples, [self.dim])
-        kept = score[0] > score.max() - FAINT
-        return score[:, kept], v[None, kept], solve(v[kept])
+        relevant = score[0] > score.max() - FAINT
+        return score[:, relevant], v[None, relevant], solve(v[relevant])
 
     def _subsets(self) -> tuple[Mask, Solver]:
         """The subsets that count, without the empty one, and how ridge regression on them is solved."""

@@ -172,11 +172,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         spread = np.array([calibration.spread for calibration in self._calibrations]).reshape(self._shape)[()]
         if return_cov:
             covariance = np.einsum("li,...ij,mj->lm...", centred, self.covariance_, centred, optimize=True)
-            own = self._mixtures[0].tails.mean * np.eye(len(x)) + sums.level
-            return mean, spread**2 * (covariance + np.multiply.outer(own, self._variance))
+            noise = self._mixtures[0].tails.mean * np.eye(len(x)) + sums.level
+            return mean, spread**2 * (covariance + np.multiply.outer(noise, self._variance))
         quadratic = np.einsum("mi,...ij,mj->m...", centred, self.covariance_, centred, optimize=True)
-        own = self._variance * (self._mixtures[0].tails.mean + sums.level)
-        return mean, spread * np.sqrt(np.maximum(quadratic, 0.0) + own)
+        noise = self._variance * (self._mixtures[0].tails.mean + sums.level)
+        return mean, spread * np.sqrt(np.maximum(quadratic, 0.0) + noise)
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike) -> Array:
         """Compute quantiles of the predictive distribution of labels, a mixture of t distributions.
@@ -193,10 +193,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Raises:
             ValueError: A level does not lie between 0 and 1, or there was one training row only.
         """
-        given = np.atleast_1d(np.asarray(levels, np.float64))
-        if given.ndim != 1 or not ((given > 0) & (given < 1)).all():
+        checked = np.atleast_1d(np.asarray(levels, np.float64))
+        if checked.ndim != 1 or not ((checked > 0) & (checked < 1)).all():
             refuse("levels must lie between 0 and 1", shown(levels), "Pass [0.05, 0.5, 0.95], for example.")
-        return self._labels(X, lambda mixture, rows, calibrated: mixture.quantiles(rows, calibrated(given)))
+        return self._labels(X, lambda mixture, rows, calibrated: mixture.quantiles(rows, calibrated(checked)))
 
     def predict_interval(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Compute intervals that hold labels with a given probability, with equal probabilities on both sides.
@@ -295,8 +295,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     ) -> WeightedRows:
         """The rows that have a weight."""
         options: dict[str, Any] = {"dtype": np.float64, "y_numeric": True, "multi_output": True}
-        given = unmasked("X", X), unmasked("y", y)
-        x, labels = validate_data(self, *given, reset=first, ensure_min_samples=least, **options)
+        arrays = unmasked("X", X), unmasked("y", y)
+        x, labels = validate_data(self, *arrays, reset=first, ensure_min_samples=least, **options)
         weights = _check_weights(sample_weight, len(x))
         labels = np.asarray(labels, np.float64)
         if first:
@@ -339,18 +339,18 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         model, noise, context = self._resolved()
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
-        given, mixtures = self._law(noise).posterior(sums)
+        standardised, mixtures = self._law(noise).posterior(sums)
         exact = np.stack([mixture.mean for mixture in mixtures])
         weights, fell_back = exact, np.zeros(len(mixtures), bool)
-        if model is not None and given.dim:
-            weights, fell_back = by_model(model, given, context, exact)
-        d, q, kept, unit = len(sums.x_mean), len(mixtures), given.kept, given.unit
+        if model is not None and standardised.dim:
+            weights, fell_back = by_model(model, standardised, context, exact)
+        d, q, varying, unit = len(sums.x_mean), len(mixtures), standardised.kept, standardised.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
-        coef[:, kept] = unit[:, None] * weights / given.x_scale
+        coef[:, varying] = unit[:, None] * weights / standardised.x_scale
         for k, mixture in enumerate(mixtures):
-            mixture.tails, inclusion[k, kept] = tails or Tails(), mixture.inclusion
-            scale = unit[k] / given.x_scale
-            covariance[k][np.ix_(kept, kept)] = mixture.covariance * np.outer(scale, scale)
+            mixture.tails, inclusion[k, varying] = tails or Tails(), mixture.inclusion
+            scale = unit[k] / standardised.x_scale
+            covariance[k][np.ix_(varying, varying)] = mixture.covariance * np.outer(scale, scale)
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
@@ -358,13 +358,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.sums_ = sums
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
-        known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
-        self.noise_ = shaped(known * unit * [mixture.sigma for mixture in mixtures])
-        self._variance = shaped(known * unit**2 * [mixture.variance for mixture in mixtures])
+        factor = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
+        self.noise_ = shaped(factor * unit * [mixture.sigma for mixture in mixtures])
+        self._variance = shaped(factor * unit**2 * [mixture.variance for mixture in mixtures])
         self.fell_back_ = shaped(fell_back)
         evidence = np.array([mixture.log_evidence for mixture in mixtures])
         self.log_evidence_ = shaped(evidence - sums.examples * np.log(unit))
-        self._given, self._mixtures, self._beyond = given, mixtures, weights - exact
+        self._given, self._mixtures, self._beyond = standardised, mixtures, weights - exact
         self._calibrations = (Calibration(),) * q
         return self
 
@@ -386,21 +386,21 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 def _check_prior(prior: ArrayLike, name: str) -> tuple[float, float]:
     """The two parameters of a beta distribution."""
-    given = real(name, prior)
-    if given.shape != (2,) or not ((given > 0) & np.isfinite(given)).all():
+    values = real(name, prior)
+    if values.shape != (2,) or not ((values > 0) & np.isfinite(values)).all():
         refuse(f"{name} must be two positive numbers", shown(prior), "Pass (1, 1) for the uniform distribution.")
-    return float(given[0]), float(given[1])
+    return float(values[0]), float(values[1])
 
 
 def _check_weights(weights: ArrayLike | None, rows: int) -> Array:
     """The weights of the rows, [n]; 1 where none are given."""
     if weights is None:
         return np.ones(rows)
-    given = real("sample_weight", weights)
-    given = np.full(rows, given) if given.ndim == 0 else given
-    if given.shape != (rows,):
-        refuse("sample_weight must have one weight for each row", f"shape {given.shape}", f"Pass {rows} numbers.")
-    checked: Array = check_array(given[:, None], dtype=np.float64, input_name="sample_weight")[:, 0]
+    values = real("sample_weight", weights)
+    values = np.full(rows, values) if values.ndim == 0 else values
+    if values.shape != (rows,):
+        refuse("sample_weight must have one weight for each row", f"shape {values.shape}", f"Pass {rows} numbers.")
+    checked: Array = check_array(values[:, None], dtype=np.float64, input_name="sample_weight")[:, 0]
     if (checked < 0).any():
         refuse("sample_weight must not be negative", float(checked.min()), "Pass weights of at least 0.")
     return checked

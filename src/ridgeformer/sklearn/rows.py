@@ -67,11 +67,11 @@ def student_precisions(rows: WeightedRows, solve: Solver) -> tuple[Array, Tails]
     for _ in range(ITERATIONS):
         unit = float(rows.weights @ mean / rows.weights.sum())
         sums = rows.sums(mean / unit)
-        given, (posterior,) = solve(sums)
-        z = (rows.x - sums.x_mean)[:, given.kept] / given.x_scale
-        error = (rows.y - sums.y_mean)[:, 0] / given.unit[0] - z @ posterior.mean
-        own = ((z @ posterior.covariance) * z).sum(1) + posterior.variance * given.level
-        squares = (error**2 + own) / (posterior.variance * unit)
+        standardised, (posterior,) = solve(sums)
+        z = (rows.x - sums.x_mean)[:, standardised.kept] / standardised.x_scale
+        error = (rows.y - sums.y_mean)[:, 0] / standardised.unit[0] - z @ posterior.mean
+        variance = ((z @ posterior.covariance) * z).sum(1) + posterior.variance * standardised.level
+        squares = (error**2 + variance) / (posterior.variance * unit)
         new = (FREEDOM + 1) / (FREEDOM + squares)
         change, mean = np.abs(new - mean).max(), new
         if change < CLOSE:
@@ -136,27 +136,27 @@ def left_out(
     """
     from scipy.special import ndtr, stdtr
 
-    chosen = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
-    x = (rows.x[chosen] - given.x_mean)[:, given.kept] / given.x_scale
-    y = ((rows.y[chosen, output] - given.y_mean[output]) / given.unit[output])[:, None]
-    weight, (before, mean, own, noise) = (rows.weights * precision)[chosen, None], mixture.parts(x, 1e-6)
-    leverage, free = np.minimum(own * weight / noise, MOST_LEVERAGE), np.isfinite(mixture.freedom)
+    index = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
+    x = (rows.x[index] - given.x_mean)[:, given.kept] / given.x_scale
+    y = ((rows.y[index, output] - given.y_mean[output]) / given.unit[output])[:, None]
+    weight, (before, mean, variance, noise) = (rows.weights * precision)[index, None], mixture.parts(x, 1e-6)
+    leverage, free = np.minimum(variance * weight / noise, MOST_LEVERAGE), np.isfinite(mixture.freedom)
     error = (y - mean) / (1 - leverage)
-    count, freedom, shrink = rows.weights[chosen, None], np.full((len(x), 1), np.inf), np.ones((len(x), 1))
+    count, freedom, shrink = rows.weights[index, None], np.full((len(x), 1), np.inf), np.ones((len(x), 1))
     if free:  # the sum of squares has the terms of this row less, as many as its weight says
         squares = noise * max(mixture.freedom - 2, 1e-9) - weight * (1 - leverage) * error**2
         noise = np.maximum(squares, 1e-3 * noise) / np.maximum(mixture.freedom - 2 - count, 1e-9)
         freedom = np.maximum(mixture.freedom - count, 0.5)
         shrink = np.maximum(freedom - 2, 1e-9) / freedom
-    own = noise / weight * leverage / (1 - leverage)
-    scale = np.sqrt(shrink * (own + noise / weight))
+    variance = noise / weight * leverage / (1 - leverage)
+    scale = np.sqrt(shrink * (variance + noise / weight))
     ratio = np.square(error / scale)
     tail = 0.5 * (freedom + count) * np.log1p(ratio / freedom) if free else 0.5 * ratio
     score = np.log(scale) + 0.5 * (count - 1) * np.log(noise) + tail  # a weight of 2 is two equal rows
     middle = np.median(score, 1, keepdims=True)
     chance = before * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
-    scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.multiples]
+    scales = [np.sqrt(shrink * (variance + factor * noise)) for factor in mixture.tails.multiples]
     below = [stdtr(freedom, error / wide) if free else ndtr(error / wide) for wide in scales]
     parts = [c * (chance * part).sum(1) for c, part in zip(mixture.tails.chances, below, strict=True)]
     return np.asarray(np.sum(parts, 0))

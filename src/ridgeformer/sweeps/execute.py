@@ -128,14 +128,14 @@ def sweep(
         UnreachableError: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished
             runs are kept; called again with another executor, the sweep goes on.
     """
-    wanted = list(dict.fromkeys(specs))
-    for problem in dict.fromkeys(spec.problem for spec in wanted):
+    unique = list(dict.fromkeys(specs))
+    for problem in dict.fromkeys(spec.problem for spec in unique):
         _check_importable(problem)
     store = Folder(out)
     began = time.monotonic()
-    places = {spec.name: store.path / spec.name for spec in wanted}
+    places = {spec.name: store.path / spec.name for spec in unique}
     finished = {name for name, place in places.items() if is_finished(place)}
-    units = [unit for unit in _units(wanted) if any(spec.name not in finished for spec in unit)]
+    units = [unit for unit in _units(unique) if any(spec.name not in finished for spec in unit)]
     driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
@@ -145,11 +145,11 @@ def sweep(
                 ratios[name] = read_entry(place).row()["ratio"]
         done = len(ratios)
         seconds = time.monotonic() - began
-        share = (done - len(finished)) / max(len(wanted) - len(finished), 1)
+        share = (done - len(finished)) / max(len(unique) - len(finished), 1)
         left = seconds * (1 - share) / share if share else float("inf")
-        known = [item for item in ratios.items() if item[1] < float("inf")]
-        best = min(known, key=lambda item: item[1], default=None)
-        progress(State(len(wanted), done, running, len(driver.failures), seconds, left, best))
+        finite = [item for item in ratios.items() if item[1] < float("inf")]
+        best = min(finite, key=lambda item: item[1], default=None)
+        progress(State(len(unique), done, running, len(driver.failures), seconds, left, best))
 
     try:
         report(0)

@@ -103,9 +103,9 @@ class Grid:
         """The axes that are used: those of the built-in problem, or `problem`."""
         if isinstance(self.problem, Sequence) and len(self.problem) == 0:
             return (*LAW, *RUN)
-        given = [axis for axis in LAW if getattr(self, axis) != type(self).__dataclass_fields__[axis].default]
-        if given:
-            refuse("a grid lists either problems or their parts", f"problem and {given[0]}", "Leave one of them out.")
+        changed = [axis for axis in LAW if getattr(self, axis) != type(self).__dataclass_fields__[axis].default]
+        if changed:
+            refuse("a grid lists either problems or their parts", f"problem and {changed[0]}", "Leave one of them out.")
         return ("problem", *RUN)
 
     def problems(self) -> Iterator[BaseProblem]:
@@ -271,9 +271,9 @@ class _Content(NamedTuple):
             self.complain("protocol", str(error))
 
     def check_keys(self, values: dict[str, Any], what: str, kind: type) -> None:
-        known = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
-        for key in values.keys() - known:
-            rule = f"a key of {what} must be one of {', '.join(known)}"
+        names = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
+        for key in values.keys() - names:
+            rule = f"a key of {what} must be one of {', '.join(names)}"
             self.complain(key, f"{rule}; got {shown(key)}. Rename it or remove it.")
 
     def complain(self, key: str, message: str) -> NoReturn:

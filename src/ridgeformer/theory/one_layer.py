@@ -67,8 +67,8 @@ def risk(problem: Problem, W: ArrayLike) -> float:
     W_ = array("W", W, (problem.dim, len(second))).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks
-        found = 0.5 * float((problem.query_covariance * inner).sum())
-    return found if np.isfinite(found) else np.inf
+        value = 0.5 * float((problem.query_covariance * inner).sum())
+    return value if np.isfinite(value) else np.inf
 
 
 def model_of(W: ArrayLike) -> LinearTransformer:
@@ -106,8 +106,9 @@ def matrix_of(model: LinearTransformer) -> Array:
     d = model.dim
     P, Q = (np.asarray(value, np.float64)[0] for value in model.family.dense(d))
     # w_hat_i = -sum_ab p_a Q_bi G_ab: the entries with one of a, b the label.
-    own, other = np.einsum("h,hji->ij", P[:, d, d], Q[:, :d, :d]), np.einsum("hj,hi->ij", P[:, d, :d], Q[:, d, :d])
-    return np.asarray(-(own + other))
+    label_in_P = np.einsum("h,hji->ij", P[:, d, d], Q[:, :d, :d])
+    label_in_Q = np.einsum("hj,hi->ij", P[:, d, :d], Q[:, d, :d])
+    return np.asarray(-(label_in_P + label_in_Q))
 
 
 def _moments(problem: Problem, squares: bool = False) -> tuple[Array, Array, Array]:

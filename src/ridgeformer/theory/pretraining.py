@@ -85,8 +85,8 @@ def _tasks(problem: Problem, count: int, rng: np.random.Generator) -> Array:
     new = prior.back(new)
     if pool is None:
         return np.asarray(new)
-    chosen = rng.permutation(np.arange(count) % len(pool))
-    return np.where((rng.random(count) < problem.tasks.new)[:, None], new, pool[chosen])
+    index = rng.permutation(np.arange(count) % len(pool))
+    return np.where((rng.random(count) < problem.tasks.new)[:, None], new, pool[index])
 
 
 def fit(problem: Problem, contexts: int, *, penalty: float, seed: int = 0, precision: str = "float64") -> Array:
@@ -126,8 +126,8 @@ def _normal_equations(drawn: Contexts, g: Array, precision: str) -> tuple[Array,
     places = [np.triu_indices(size) for size in (d, d + 1)]
     sums = np.zeros([len(first) for first, _ in places])
     for first in range(0, len(g), BLOCK):
-        x, other = (np.ascontiguousarray(v[first : first + BLOCK].T, precision) for v in (drawn.query, g))
-        sums += _pairs(x) @ _pairs(other).T
+        x, g_block = (np.ascontiguousarray(v[first : first + BLOCK].T, precision) for v in (drawn.query, g))
+        sums += _pairs(x) @ _pairs(g_block).T
     where = [np.zeros((size, size), int) for size in (d, d + 1)]
     for at, (rows, columns) in zip(where, places, strict=True):
         at[rows, columns] = at[columns, rows] = np.arange(len(rows))

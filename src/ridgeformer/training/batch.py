@@ -86,9 +86,9 @@ class Batch:
         Returns:
             An empty batch of the right shapes.
         """
-        one = cls.of(problem.moments(1, sums=layout.coordinate != "none"), layout)
-        metric = None if one.metric is None else np.empty((0, *one.metric.shape[-2:]))
-        return cls(one.gram[:0], one.target[:0], metric, None if one.dims is None else one.dims[:0])
+        single = cls.of(problem.moments(1, sums=layout.coordinate != "none"), layout)
+        metric = None if single.metric is None else np.empty((0, *single.metric.shape[-2:]))
+        return cls(single.gram[:0], single.target[:0], metric, None if single.dims is None else single.dims[:0])
 
     def __len__(self) -> int:
         return len(self.gram)
@@ -190,11 +190,11 @@ class Batch:
         blocks, dim = [], self.target.shape[1]
         for d in np.unique(self.dims).tolist():
             index = np.flatnonzero(self.dims == d)
-            kept = np.append(np.arange(d), np.arange(dim, self.gram.shape[1]))
+            columns = np.append(np.arange(d), np.arange(dim, self.gram.shape[1]))
             metric = self.metric if self.metric is None or self.metric.ndim == 2 else self.metric[index]
-            own = None if metric is None else metric[..., :d, :d]
-            gram = self.gram[np.ix_(index, kept, kept)]
-            blocks.append((index, Batch(gram, self.target[index, :d], own)))
+            own_metric = None if metric is None else metric[..., :d, :d]
+            gram = self.gram[np.ix_(index, columns, columns)]
+            blocks.append((index, Batch(gram, self.target[index, :d], own_metric)))
         return blocks
 
     def _by_blocks(self, model: LinearTransformer, limit: float, gradient: bool, threads: int | None) -> Evaluation:
@@ -205,8 +205,8 @@ class Batch:
             losses[index], limited = evaluation.losses, limited + evaluation.limited
             if evaluation.gradient is not None:
                 slopes.append([len(block) / len(self) * piece for piece in evaluation.gradient])
-        whole: Any = type(model.kernel)(*map(sum, zip(*slopes, strict=True))) if slopes else None
-        return Evaluation(losses, None, whole, limited)
+        total: Any = type(model.kernel)(*map(sum, zip(*slopes, strict=True))) if slopes else None
+        return Evaluation(losses, None, total, limited)
 
 
 def _innermost(values: Float) -> Float:

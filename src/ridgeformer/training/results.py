@@ -145,9 +145,9 @@ class History(Value, Table):
 
     def _printed(self) -> list[Mapping[str, Any]]:
         rows = self.rows()
-        chosen = np.unique(np.linspace(0, max(len(rows) - 1, 0), SHOWN).round().astype(int))[: len(rows)]
-        known = {name for row in rows for name, value in row.items() if value == value}
-        return [{name: value for name, value in rows[i].items() if name in known} for i in chosen]
+        index = np.unique(np.linspace(0, max(len(rows) - 1, 0), SHOWN).round().astype(int))[: len(rows)]
+        columns = {name for row in rows for name, value in row.items() if value == value}
+        return [{name: value for name, value in rows[i].items() if name in columns} for i in index]
 
     def __str__(self) -> str:
         return super().__str__() if len(self) else "no recorded steps"
@@ -228,11 +228,11 @@ class Training(Value):
     def snapshots(self) -> tuple[Snapshot, ...]:
         """The models at the steps that the protocol of a descent names; none for other protocols."""
         steps = self.course.get("steps", np.empty(0, np.int64)).tolist()
-        kept = {name[len(SHOT) :]: value for name, value in self.course.items() if name.startswith(SHOT)}
+        stored = {name[len(SHOT) :]: value for name, value in self.course.items() if name.startswith(SHOT)}
         model = self.model
 
         def at(i: int) -> LinearTransformer:
-            arrays = {name: np.array(value[i]) for name, value in kept.items()}
+            arrays = {name: np.array(value[i]) for name, value in stored.items()}
             return LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
 
         return tuple(Snapshot(step, at(i)) for i, step in enumerate(steps))
@@ -329,8 +329,8 @@ def training_of_record(
     try:
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int, "adjusted": bool}
         fields = record["result"]
-        known = {name: math.nan if value is None else value for name, value in fields.items() if name != "ratio"}
-        result = Loss(**{name: kinds.get(name, float)(value) for name, value in known.items()})
+        values = {name: math.nan if value is None else value for name, value in fields.items() if name != "ratio"}
+        result = Loss(**{name: kinds.get(name, float)(value) for name, value in values.items()})
         warn_below_floor(result.name, result.loss, result.error, result.floor, result.floor_error, result.signal)
         return Training(
             model=model,

@@ -121,8 +121,8 @@ class Run:
     def details(self) -> str:
         """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
         spec = self.spec or {}
-        own = [f"{name}={shown(value, 40)}" for name, value in spec.get("arguments", {}).items()]
-        return " ".join(own if "problem" in spec else [f"{name}={spec[name]}" for name in PARTS if name in spec])
+        arguments = [f"{name}={shown(value, 40)}" for name, value in spec.get("arguments", {}).items()]
+        return " ".join(arguments if "problem" in spec else [f"{name}={spec[name]}" for name in PARTS if name in spec])
 
     @property
     def status(self) -> str:
@@ -206,13 +206,12 @@ class Runs(Table, Sequence[Training]):
         """
         words = set(str(problem).split())
         exact = [entry for entry in self.entries if entry.problem == problem]
-        chosen = exact or [entry for entry in self.entries if words <= set(entry.problem.split())]
-        if not chosen or not words:
-            known = "; ".join(dict.fromkeys(entry.problem for entry in self.entries if entry.problem))
-            refuse(
-                f"the problems of these runs are {known}", shown(problem), "Write one of these, or some of its words."
-            )
-        return Runs(tuple(chosen))
+        matching = exact or [entry for entry in self.entries if words <= set(entry.problem.split())]
+        if not matching or not words:
+            names = "; ".join(dict.fromkeys(entry.problem for entry in self.entries if entry.problem))
+            remedy = "Write one of these, or some of its words."
+            refuse(f"the problems of these runs are {names}", shown(problem), remedy)
+        return Runs(tuple(matching))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -320,8 +319,8 @@ def _checked_spec(spec: Any) -> dict[str, Any]:
     checked: dict[str, Any] = {name: spec[name] for name in KINDS if name in spec or name in needed}
     for name, value in checked.items():
         if type(value) not in KINDS[name]:
-            wanted = " or ".join(kind.__name__ for kind in KINDS[name])
-            raise InputError(f"{name} must be of type {wanted}; it is {shown(value)}. {AGAIN}")
+            expected = " or ".join(kind.__name__ for kind in KINDS[name])
+            raise InputError(f"{name} must be of type {expected}; it is {shown(value)}. {AGAIN}")
     if isinstance(dim := checked.get("dim"), str) and len(dimensions(dim)) < 2:
         raise InputError(f"a dim that is text must name several dimensions; it is {shown(dim)}. {AGAIN}")
     return checked
@@ -353,12 +352,12 @@ def protocol_of(spec: dict[str, Any]) -> str:
     Returns:
         The name of the protocol, and options such as `rate=0.01`.
     """
-    given = spec.get("protocol", {})
-    name = shown(given.get("name", "?"), 20).strip("'")
+    stored = spec.get("protocol", {})
+    name = shown(stored.get("name", "?"), 20).strip("'")
     usual = PROTOCOLS[name]().as_dict() if name in PROTOCOLS else {"name": name}
     if usual.get("batch", "") is None:  # chosen by the problem
-        usual["batch"] = given.get("batch")
-    words = [f"{key}={shown(value, 30)}" for key, value in given.items() if key not in usual or usual[key] != value]
+        usual["batch"] = stored.get("batch")
+    words = [f"{key}={shown(value, 30)}" for key, value in stored.items() if key not in usual or usual[key] != value]
     layout = asdict(PAPER_LAYOUT)
     words += [f"{key}={shown(value, 20)}" for key, value in spec.get("layout", {}).items() if layout.get(key) != value]
     words += [f"init={spec['init'][:8]}"] if "init" in spec else []

@@ -61,7 +61,7 @@ class Session:
         for spec in specs if self.store else ():
             spec.problem.check_named()  # one without a name could not be read back
         self.began = time.monotonic()
-        needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
+        needed = {run_spec.name: run_spec for spec in specs for run_spec in with_ancestors(spec)}
         self.costs = {name: spec.protocol.cost(spec) for name, spec in needed.items()}
         self.finished: dict[str, Training] = {}
         self.lineages: dict[str, set[str]] = {}  # of a finished run: itself and all that it was grown from
@@ -85,8 +85,8 @@ class Session:
                 with engines.one_blas_thread():
                     stored = self.store.find(needed) if self.store else None
                     folder = self.store.place(needed) if self.store else None
-                    known = stored and training_of_record(needed, *stored, folder)
-                    self.finished[needed.name] = known or self._train(needed, parents, folder)
+                    loaded = stored and training_of_record(needed, *stored, folder)
+                    self.finished[needed.name] = loaded or self._train(needed, parents, folder)
         return self.finished[spec.name]
 
     def _train(self, spec: Spec, parents: list[Training], folder: Path | None) -> Training:
@@ -152,8 +152,8 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        known, signal = spec.problem.best_predictor() is not None, spec.problem.signal
-        least = floor(spec.problem, sequences=spec.sequences).loss if known else math.nan  # that of the result
+        has_floor, signal = spec.problem.best_predictor() is not None, spec.problem.signal
+        least = floor(spec.problem, sequences=spec.sequences).loss if has_floor else math.nan  # that of the result
         for row in step.rows or [{"loss": step.loss}]:
             adjusted = row.get("adjusted_loss", step.loss if spec.protocol.adjusted else math.nan)
             record = {**row, "ratio": ratio(adjusted, least, signal)}
@@ -197,8 +197,8 @@ def _better_baseline(problem: BaseProblem, model: LinearTransformer, result: Los
     if result.adjusted:
         simple = _const_loss(problem)
         better = result.loss - 2 * result.error > 1.01 * simple
-        known = better and without_rounding(simple, problem.signal)  # ConstRR is the oracle where its loss is 0
-        return f"; ConstRR is better, with a loss of {simple:.4g}" if known else ""
+        is_clear = better and without_rounding(simple, problem.signal)  # ConstRR is the oracle where its loss is 0
+        return f"; ConstRR is better, with a loss of {simple:.4g}" if is_clear else ""
     pair = compare(problem, {"model": model, "ConstRR": _tuned(problem)}, sequences=COMPARED, with_floor=False)
     difference, error = pair.difference("model", "ConstRR")
     if not difference > 2 * error:

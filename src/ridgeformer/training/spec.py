@@ -270,26 +270,26 @@ def _check_start(spec: Spec, init: object) -> None:
     if not isinstance(init, LinearTransformer):
         refuse("a start must be a LinearTransformer", kind_of(init), "Pass a model, such as run.model.")
     asked = (spec.family.name, spec.problem.dim, spec.layers, spec.heads, spec.layout)
-    given = (init.family.name, init.dim, init.layers // init.family.loops, init.heads, init.layout)
+    actual = (init.family.name, init.dim, init.layers // init.family.loops, init.heads, init.layout)
     names = ("family", "dimension", "layers", "heads", "layout")
-    if wrong := [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, given, strict=True) if a != b]:
+    if wrong := [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, actual, strict=True) if a != b]:
         rule = "a start must have the family, dimension, layers, heads and layout of the model to be trained"
         refuse(rule, ", ".join(wrong), "Pass another start, or train a model of its shape.")
 
 
-def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[str, Any] | None) -> Layout:
+def _layout(problem: BaseProblem, family: type[Family], layout: Layout | Mapping[str, Any] | None) -> Layout:
     """The layout of tokens: the given one, or the given attributes and what the problem suggests for the others."""
-    if isinstance(given, Layout):
-        return family.layout_for(given, problem.dim)
-    if given is not None and not isinstance(given, Mapping):
-        refuse("layout must be a Layout", kind_of(given), 'Pass Layout("mean"), for example.')
-    for name in given or ():
+    if isinstance(layout, Layout):
+        return family.layout_for(layout, problem.dim)
+    if layout is not None and not isinstance(layout, Mapping):
+        refuse("layout must be a Layout", kind_of(layout), 'Pass Layout("mean"), for example.')
+    for name in layout or ():
         choice("an attribute of a layout", name, [field.name for field in dataclasses.fields(Layout)])
     varies = not problem.lengths.fixed
     shown = "ratio" if len(problem.by_dimension()) > 1 else "length"
     coordinate = shown if varies and family.further_scalars != 0 else "none"
     usual = {"attention": "mean", "coordinate": coordinate} if varies else {}
-    return family.layout_for(Layout(**{**usual, **(given or {})}), problem.dim)
+    return family.layout_for(Layout(**{**usual, **(layout or {})}), problem.dim)
 
 
 def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> Spec:

@@ -81,15 +81,15 @@ def read_course(folder: Path, record: RunRecord) -> Course:
     Raises:
         DamageError: The file is missing or damaged.
     """
-    known = record.get("course")
-    if known is None:
+    digest = record.get("course")
+    if digest is None:
         return {}
     path = _existing(folder / COURSE, "a descent has a stored course")
     try:
         arrays = disk.read_tensors(path, "a course", lambda metadata: None)[1]
     except disk.DamagedFile as error:
         raise DamageError(f"a stored course must be as it was written; {path} is damaged: {error}. {AGAIN}") from error
-    if disk.digest(arrays) != known:
+    if disk.digest(arrays) != digest:
         raise DamageError(f"a stored course must be that of its run; {path} is another one. {AGAIN}")
     return arrays
 
@@ -335,10 +335,10 @@ class Journal:
             again = "the run starts again, so that its bits are those of one"
             _warn(f"{short(path)} was written by another {short(change, 400)}; {again}")
             return
-        for number, (name, mark, known) in enumerate(pieces):
+        for number, (name, mark, digest) in enumerate(pieces):
             start = f"{number}/"
             arrays = {key[len(start) :]: np.array(v) for key, v in tensors.items() if key.startswith(start)}
-            if disk.digest(arrays) != known:
+            if disk.digest(arrays) != digest:
                 state = f"the run goes on from its last sound state, before {short(name)}"
                 _warn(f"{short(path)} is damaged; {state}")
                 history = history[: max(self._marks.values(), default=0)]
@@ -410,8 +410,8 @@ class Folder:
         try:
             model, record = read_run(folder)
             if (stored := record["spec"]) != asked:
-                other = ", ".join(sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key)))
-                raise DamageError(f"the record of {folder} is of another run: other {other}.")
+                differences = ", ".join(sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key)))
+                raise DamageError(f"the record of {folder} is of another run: other {differences}.")
             course = read_course(folder, record)
         except DamageError as error:
             disk.set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
@@ -465,14 +465,14 @@ class Folder:
     @staticmethod
     def _check_spec(folder: Path, spec: RunRecord) -> None:
         """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
-        known, text = folder / SPEC, json.dumps(spec, indent=2).encode()
-        with contextlib.suppress(RidgeformerError), disk.open_regular(known, "a spec") as file:
+        path, text = folder / SPEC, json.dumps(spec, indent=2).encode()
+        with contextlib.suppress(RidgeformerError), disk.open_regular(path, "a spec") as file:
             if file.read() == text:
                 return
-        if known.exists():
-            disk.set_aside(known)
-            _warn(f"{known} is damaged, or of another run; it is written anew")
-        disk.write_whole(known, text)
+        if path.exists():
+            disk.set_aside(path)
+            _warn(f"{path} is damaged, or of another run; it is written anew")
+        disk.write_whole(path, text)
 
 
 def _warn(message: str) -> None:

@@ -91,8 +91,8 @@ class TrainingRecord(Value):
         Returns:
             The part of it that the zoo keeps.
         """
-        known = {**run["result"], **run}
-        return cls(**{field.name: known[field.name] for field in fields(cls)})
+        values = {**run["result"], **run}
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 @dataclass(eq=False)
@@ -138,12 +138,12 @@ class Zoo(Value):
         Raises:
             InputError: The zoo has no such model.
         """
-        cell, chosen = self._chosen(family, layers, noise, seed)
-        if (cell, chosen) not in self.models:
-            seeds = ", ".join(str(other) for known, other in sorted(self.models) if known == cell)
+        cell, chosen_seed = self._chosen(family, layers, noise, seed)
+        if (cell, chosen_seed) not in self.models:
+            seeds = ", ".join(str(stored_seed) for place, stored_seed in sorted(self.models) if place == cell)
             rule = f"the zoo has the weights of seed {seeds} of this model"
             refuse(rule, f"seed {seed!r}", "Leave out the seed for the best one.")
-        return self.models[cell, chosen]
+        return self.models[cell, chosen_seed]
 
     def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> TrainingRecord:
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
@@ -160,20 +160,20 @@ class Zoo(Value):
         Raises:
             InputError: The zoo knows no such model.
         """
-        cell, chosen = self._chosen(family, layers, noise, seed)
-        if chosen not in (runs := self.records[cell]):
+        cell, chosen_seed = self._chosen(family, layers, noise, seed)
+        if chosen_seed not in (runs := self.records[cell]):
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", shown(seed), "Choose one of these.")
-        return runs[chosen]
+        return runs[chosen_seed]
 
     def _chosen(self, family: str, layers: int, noise: str | Noise, seed: int | None) -> tuple[TableCell, int]:
         """The cell, and the seed or the best one."""
         cell = (family, layers, str(as_noise(noise)))
         if cell not in self.records:
             names = ("family", "layers", "noise")
-            for asked, name, known in zip(cell, names, zip(*self.records, strict=True), strict=True):
-                if asked not in known:
+            for asked, name, allowed in zip(cell, names, zip(*self.records, strict=True), strict=True):
+                if asked not in allowed:
                     remedy = "Choose one of these, list all models with `ridgeformer models`, or train the model."
-                    refuse(f"{name} must be one of {', '.join(map(str, dict.fromkeys(known)))}", shown(asked), remedy)
+                    refuse(f"{name} must be one of {', '.join(map(str, dict.fromkeys(allowed)))}", shown(asked), remedy)
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         runs = self.records[cell]
         best = min(runs, key=lambda number: (runs[number].exploded, runs[number].loss, number))
@@ -271,9 +271,9 @@ def checksum_of(runs: list[dict[str, Any]]) -> str:
 
 def _by_cell(records: Iterable[TrainingRecord]) -> dict[TableCell, dict[int, TrainingRecord]]:
     cells: dict[TableCell, dict[int, TrainingRecord]] = {}
-    for known in records:
-        cell, seed = _place(known.spec)
-        cells.setdefault(cell, {})[seed] = known
+    for entry in records:
+        cell, seed = _place(entry.spec)
+        cells.setdefault(cell, {})[seed] = entry
     return cells
 
 
@@ -312,9 +312,9 @@ def name_of(spec: Mapping[str, Any]) -> str:
         The name, without a seed. What is unusual is in front.
     """
     scratch = spec.get("layout", {}).get("scratch", 0)
-    known = {"d": (spec["dim"], 10), "caution": (spec.get("protocol", {}).get("caution", 1.0), 1.0)}
-    known |= {"heads": (spec["heads"], 1), "scratch": (scratch, 0)}
-    part = "".join(f"{name}={value:g}/" for name, (value, usual) in known.items() if value != usual)
+    settings = {"d": (spec["dim"], 10), "caution": (spec.get("protocol", {}).get("caution", 1.0), 1.0)}
+    settings |= {"heads": (spec["heads"], 1), "scratch": (scratch, 0)}
+    part = "".join(f"{name}={value:g}/" for name, (value, usual) in settings.items() if value != usual)
     return f"{PREFIX}{part}{spec['family']}/{spec['layers']}/{spec['noise']}"
 
 

@@ -63,7 +63,7 @@ def few_layers(evidence: Evidence) -> Finding:
     Expected: the seventh layer lowers the loss by less than 5 %, for Diag and Full on every problem with noise
     """
     gains = 1 - evidence.losses(ADAPTIVE, 7, NOISY) / evidence.losses(ADAPTIVE, 6, NOISY)
-    texts = (f"{LABELS[f]} {_percent(own, '.1f')}" for f, own in zip(ADAPTIVE, gains, strict=True))
+    texts = (f"{LABELS[f]} {_percent(gain, '.1f')}" for f, gain in zip(ADAPTIVE, gains, strict=True))
     numbers = (
         f"reduction of the loss by the seventh layer on sigma_max 1 to 7, {{1,3}} and {{1,3,5}}: {'; '.join(texts)}; "
         f"{(gains < 0.05).sum()} of {gains.size} satisfy the rule"
@@ -129,7 +129,7 @@ def beats_ada(evidence: Evidence) -> Finding:
     """
     ratios = evidence.losses(ADAPTIVE, DEPTHS[3:], UNIFORM[4:]) / evidence.losses("AdaRR", None, UNIFORM[4:])
     four = ", ".join(
-        f"{LABELS[f]} {own.min():.2f} to {own.max():.2f}" for f, (own, *_) in zip(ADAPTIVE, ratios, strict=True)
+        f"{LABELS[f]} {ratio.min():.2f} to {ratio.max():.2f}" for f, (ratio, *_) in zip(ADAPTIVE, ratios, strict=True)
     )
     return f"loss / loss of AdaRR with 4 layers: {four}; with 4 to 7 layers: at most {ratios.max():.2f}", ratios < 1
 
@@ -180,7 +180,7 @@ def mirrors_constant(evidence: Evidence) -> Finding:
     Expected: at every level, the profile of seven layers is within 5 % of that of ConstRR
     """
     pairs = ((evidence.curve(noise, "ConstRR"), evidence.curve(noise, "gdpp", 7)) for noise in UNSURE)
-    gaps = np.array([np.abs(own / known - 1).max() for known, own in pairs])
+    gaps = np.array([np.abs(gdpp / constant - 1).max() for constant, gdpp in pairs])
     return f"largest difference of the profiles, sigma_max 1 to 7: {_percent(gaps, '.2g')}", gaps < 0.05
 
 
@@ -300,13 +300,14 @@ def extrapolates(evidence: Evidence) -> Finding:
     diag, full = (evidence.curve(TWO, family, 7) for family in ADAPTIVE)
     ranges = {"below 1": sigmas < 1, "between": (sigmas > 1) & (sigmas < 3), "above 3": sigmas > 3}
     means = {name: (diag[where].mean(), full[where].mean()) for name, where in ranges.items()}
-    texts = "; ".join(f"{name} {own:.3g} and {other:.3g}" for name, (own, other) in means.items())
+    texts = "; ".join(f"{name} {diag_mean:.3g} and {full_mean:.3g}" for name, (diag_mean, full_mean) in means.items())
     exploded = [evidence.exploded(TWO, family, 7).sum() for family in ADAPTIVE]
     numbers = (
         f"Diag and Full: {texts}; at 1 and 3 {diag[inside].mean():.3g} and {full[inside].mean():.3g}; "
         f"sequences that exploded: {exploded[0]} and {exploded[1]} of {evidence.fewer * len(sigmas):,}"
     )
-    return numbers, [*(own < other for own, other in means.values()), full[inside].mean() < diag[inside].mean()]
+    diag_is_better = [diag_mean < full_mean for diag_mean, full_mean in means.values()]
+    return numbers, [*diag_is_better, full[inside].mean() < diag[inside].mean()]
 
 
 def heavy_diagonal(evidence: Evidence) -> Finding:

@@ -70,8 +70,8 @@ class Evidence(Results):
         Returns:
             The losses, with an axis for each argument that has several values.
         """
-        axes = [[one] if isinstance(one, str | int | None) else [*one] for one in (methods, layers, noises)]
-        many = [len(axis) for axis, one in zip(axes, (methods, layers, noises), strict=True) if axis != [one]]
+        axes = [[value] if isinstance(value, str | int | None) else [*value] for value in (methods, layers, noises)]
+        many = [len(axis) for axis, value in zip(axes, (methods, layers, noises), strict=True) if axis != [value]]
         return np.reshape([self.table[place].loss for place in product(*axes)], many)
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
@@ -142,7 +142,7 @@ def tuned(work: Work) -> Values:
     """Tune TunedRR on every problem. See `Part`."""
     count = min(default_threads(), len(paper.COLUMNS))
     columns = [paper.COLUMNS[i::count] for i in range(count)]
-    shares = [[paper.problem_of(noise) for noise in own] for own in columns]
+    shares = [[paper.problem_of(noise) for noise in column] for column in columns]
     with ThreadPoolExecutor(count) as pool:
         tuned = chain(*pool.map(TunedRR.tune_all, shares))
     best = dict(zip(chain(*columns), tuned, strict=True))
@@ -205,7 +205,7 @@ def layer_profiles(
 
 def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Callable[[int, int], None]:
     """The progress of one of `total` equal pieces of work, of which `done` are done."""
-    return lambda part, whole: progress(done * whole + part, total * whole)
+    return lambda part, parts: progress(done * parts + part, total * parts)
 
 
 def _every_seed(zoo: Zoo, family: str, layers: int) -> list[Any]:
@@ -219,7 +219,7 @@ def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Rows:
     rows: dict[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
     for noise in work.each(DEEP[:2]):
         losses = compare(paper.problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
-        yield from ({"noise": noise, "iterations": int(name), "loss": own.loss} for name, own in losses.items())
+        yield from ({"noise": noise, "iterations": int(name), "loss": result.loss} for name, result in losses.items())
 
 
 def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
@@ -233,10 +233,10 @@ def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> Rows:
 
     Probabilities and prices of shipped models are stored with them; those of `runs` are measured and read.
     """
-    zoo, known = _models(runs), stored_explosions() if runs is None else {}
+    zoo, stored = _models(runs), stored_explosions() if runs is None else {}
     for family, layers, noise in work.each(zoo.records):
         name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
-        rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=WIDER)
+        rare = stored.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=WIDER)
         price = prices().get(name) if runs is None else None
         facts = {"actual": paper.name_of(model.simplest_family, model.working_layers), **rare.as_dict()}
         yield {"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse}

@@ -146,9 +146,9 @@ def _two(ratio: float) -> str:
     return f"{ratio:.2f}".replace("0.", ".", 1) if ratio < 1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
-def _percent(value: float, whole: float) -> str:
-    """In at most three characters: a whole number from `whole` on, below it one decimal."""
-    return f"{value:.0f}" if value >= whole - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
+def _percent(value: float, bound: float) -> str:
+    """In at most three characters: a whole number from `bound` on, below it one decimal."""
+    return f"{value:.0f}" if value >= bound - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
 
 
 def verdict(table: TableOne) -> RenderableType:

@@ -152,8 +152,8 @@ def measure(
     oracle = {}
     for done, noise in enumerate(columns):
         progress(done, len(columns))
-        own, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
-        cells |= own
+        column, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
+        cells |= column
     progress(len(columns), len(columns))
     ordered = [cells[place] for place in printed() if place in cells]
     return TableOne(jsonable({"sequences": sequences, "seed": seed, "oracle": oracle, "cells": ordered}))
@@ -171,27 +171,27 @@ def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: i
     cells = {}
     for method, layers in paper.ROWS:
         name, (number, rounding) = name_of(method, layers), printed()[method, layers, noise]
-        own, floor, paper_error = losses[name], losses[FLOOR], float(paper_errors[name])
+        result, floor, paper_error = losses[name], losses[FLOOR], float(paper_errors[name])
         runs = zoo.records[method, layers, noise] if layers else {}
         cell = {
             "method": method,
             "layers": layers,
             "noise": noise,
             "row": name,
-            "loss": own.loss,
-            "error": own.error,
+            "loss": result.loss,
+            "error": result.error,
             "floor": floor.loss,
             "floor_error": floor.error,
-            "unadjusted": own.unadjusted,
-            "largest": own.largest,
-            "exploded": own.exploded,
+            "unadjusted": result.unadjusted,
+            "largest": result.largest,
+            "exploded": result.exploded,
             "paper": number,
             "rounding": rounding,
             "paper_error": paper_error,
             "limit": _limit(number, rounding, paper_error),
             "seeds": [runs[place].loss for place in sorted(runs)],
-            "ratio": own.loss / floor.loss if floor.loss > NOTHING else None,
-            "over_paper": own.loss / number if number else None,
+            "ratio": result.loss / floor.loss if floor.loss > NOTHING else None,
+            "over_paper": result.loss / number if number else None,
         }
         cells[method, layers, noise] = cell | {"faults": _faults(Results(cell), losses, paper_errors)}
     return cells, losses[ORACLE].unadjusted
@@ -217,10 +217,10 @@ def _faults(cell: Any, losses: Losses, paper_errors: Mapping[str, float]) -> lis
     gap, error = losses.difference(cell.row, FLOOR)
     if gap < -4 * error - NOTHING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
-    for other in _simpler(cell.method, cell.layers):
-        gap, error = losses.difference(cell.row, other)
+    for simpler in _simpler(cell.method, cell.layers):
+        gap, error = losses.difference(cell.row, simpler)
         if gap > 4 * error + SAME * cell.loss + NOTHING:
-            faults.append(f"worse than {other}: {cell.loss:.4g} against {losses[other].loss:.4g}")
+            faults.append(f"worse than {simpler}: {cell.loss:.4g} against {losses[simpler].loss:.4g}")
     if cell.exploded:
         faults.append(f"{cell.exploded} of {losses.sequences:,} sequences explode")
     return faults
@@ -245,7 +245,7 @@ def _unsafe(cell: Any, losses: Losses, paper_errors: Mapping[str, float]) -> str
     if name is None:
         return ""
     limit, rare = _limit(cell.paper, cell.rounding, paper_errors[name]), explosions()
-    often = [f"{rare[one].probability:.0e}" for one in (name, f"{PREFIX}{'/'.join(map(str, place))}")]
+    often = [f"{rare[model].probability:.0e}" for model in (name, f"{PREFIX}{'/'.join(map(str, place))}")]
     return (
         f"; {name} has {losses[name].loss:.4g}, allowed {limit:.4g}, and explodes with a probability of {often[0]} "
         f"instead of {often[1]}"

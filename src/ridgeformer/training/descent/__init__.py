@@ -145,8 +145,8 @@ class GradientDescent(Descent):
     def recorded(self) -> NDArray[np.int64]:
         """See `Descent.recorded`."""
         every = max(self.steps // 1000, 1) if self.record is None else self.record
-        chosen = range(0, self.steps + 1, every) if isinstance(every, int) else every
-        return np.unique(np.array([0, *chosen, self.steps]))
+        steps = range(0, self.steps + 1, every) if isinstance(every, int) else every
+        return np.unique(np.array([0, *steps, self.steps]))
 
     def as_dict(self) -> dict[str, Any]:
         """See `Protocol.as_dict`: without clip and halving where there is none, as in earlier versions."""
@@ -156,15 +156,15 @@ class GradientDescent(Descent):
     def complete(self, spec: Spec) -> Spec:
         """See `Protocol.complete`: also the rate, and with it halving or a clip."""
         spec = super().complete(spec)
-        chosen = spec.protocol
-        assert isinstance(chosen, GradientDescent)
+        protocol = spec.protocol
+        assert isinstance(protocol, GradientDescent)
         rate, clip, halving = self.rate, self.clip, bool(self.halving)
         if rate is None:
-            halving = self._can_halve(chosen.average) if self.halving is None else halving
+            halving = self._can_halve(protocol.average) if self.halving is None else halving
             rate, suggested = self._natural(spec)
             clip = None if halving else suggested if clip is None else clip
         clip = None if clip == np.inf else clip
-        return dataclasses.replace(spec, protocol=dataclasses.replace(chosen, rate=rate, clip=clip, halving=halving))
+        return dataclasses.replace(spec, protocol=dataclasses.replace(protocol, rate=rate, clip=clip, halving=halving))
 
     def _natural(self, spec: Spec) -> tuple[float, float]:
         """The rate and the clip that the sizes of a problem suggest.
@@ -199,10 +199,10 @@ class GradientDescent(Descent):
         state, most = walk.state, loss + ROUNDING * walk.job.problem.signal
         while state.factor > SMALLEST:
             point = np.asarray(state.point - walk.rate() * slope)
-            known = walk.objective.gradient(point, state.taken + 1)
-            if known[0] <= most:
+            evaluated = walk.objective.gradient(point, state.taken + 1)
+            if evaluated[0] <= most:
                 state.time += walk.rate()
-                return point, known
+                return point, evaluated
             state.factor /= 2
         return np.full_like(state.point, np.nan), None
 

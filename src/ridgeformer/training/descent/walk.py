@@ -151,10 +151,10 @@ class Descent(Protocol):
         """See `Protocol.complete`: the batch; and with a given start no scale, which would change no bits."""
         layers = spec.layers * spec.family.loops
         usual = Population() if has_population(spec.problem, layers, spec.layout) else Sample()
-        chosen = usual if self.batch is None else self.average
-        chosen.check(spec, f"{FIXED}." if self.follows_one_function else REMEDY)
+        batch = usual if self.batch is None else self.average
+        batch.check(spec, f"{FIXED}." if self.follows_one_function else REMEDY)
         scale = self.scale if spec.init is None else None
-        return dataclasses.replace(spec, protocol=dataclasses.replace(self, batch=chosen, scale=scale))
+        return dataclasses.replace(spec, protocol=dataclasses.replace(self, batch=batch, scale=scale))
 
     def cost(self, spec: Spec) -> float:
         """See `Protocol.cost`."""
@@ -249,8 +249,8 @@ class Walk:
             The last model, with the course.
         """
         protocol, state = self.protocol, self.state
-        kept = protocol.kept()
-        rows, shots = set(protocol.recorded().tolist()), set(kept.tolist())
+        shot_steps = protocol.kept()
+        rows, shots = set(protocol.recorded().tolist()), set(shot_steps.tolist())
         for stop in sorted(stop for stop in rows | shots if stop >= state.taken):
             loss, slope = self._run_to(stop)
             if not math.isfinite(loss):
@@ -260,7 +260,7 @@ class Walk:
                 return Outcome(self.vector.model(state.point), False, message, self._course(), lost=True)
             if stop in rows and not (state.rows and state.rows[-1][0] >= stop):
                 state.rows.append(self._row(loss, slope))
-            if stop in shots and len(state.shots) < int((kept <= stop).sum()):
+            if stop in shots and len(state.shots) < int((shot_steps <= stop).sum()):
                 state.shots.append(state.point.copy())
             self._save()
             now = time.monotonic()
@@ -290,10 +290,10 @@ class Walk:
                     loss = most
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
-                new, known = protocol.advance(self, loss, slope)
+                new, evaluated = protocol.advance(self, loss, slope)
                 if not math.isfinite(float(new @ new)):
                     return math.inf, slope
-                state.point, self.here = new, known
+                state.point, self.here = new, evaluated
                 state.taken += 1
 
     def rate(self) -> float:
@@ -317,12 +317,12 @@ class Walk:
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
         state, both = self.state, self.objective.both
-        whole, adjusted = both(loss)
+        unadjusted, adjusted = both(loss)
         values = {
             "step": state.taken,
             "time": state.time,
             "sequences": self.average.sequences * state.taken,
-            "loss": whole,
+            "loss": unadjusted,
             "adjusted_loss": adjusted,
             "gradient_norm": norm_of(slope),
             "seconds": self.job.journal.seconds,
@@ -341,9 +341,9 @@ class Walk:
             self.saved = now
 
     def _step(self) -> Step:
-        rows, whole = self.state.rows, ("step", "sequences", "clipped")
+        rows, integers = self.state.rows, ("step", "sequences", "clipped")
         new = tuple(
-            {name: int(value) if name in whole else value for name, value in zip(COLUMNS, row, strict=True)}
+            {name: int(value) if name in integers else value for name, value in zip(COLUMNS, row, strict=True)}
             for row in rows[self.reported :]
         )
         self.reported = len(rows)

@@ -150,23 +150,23 @@ class Search(Protocol):
         parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
         descend = descend_many_starts if parameters <= FEW_PARAMETERS else descend_few_starts
         outcome = follow(descend(work), job)
-        own = job.spec.family.name
-        given = [] if job.spec.init is None else [Parent(job.spec.init, own)]
-        candidates = [*given, *work.ancestors(), Parent(outcome.model, own)]
+        family = job.spec.family.name
+        initial = [] if job.spec.init is None else [Parent(job.spec.init, family)]
+        candidates = [*initial, *work.ancestors(), Parent(outcome.model, family)]
         losses = functools.cache(functools.partial(_losses, work))
         if self.tolerated is None:
-            chosen, why = _select(work, candidates, losses)
+            winner, why = _select(work, candidates, losses)
         else:
-            reckless = [] if outcome.reckless is None else [Parent(outcome.reckless, own)]
-            chosen, why = _tolerable(work, [*candidates, *reckless], losses, self.tolerated)
+            reckless = [] if outcome.reckless is None else [Parent(outcome.reckless, family)]
+            winner, why = _tolerable(work, [*candidates, *reckless], losses, self.tolerated)
         price = None
         if outcome.reckless is not None and self.caution:
-            both = losses(outcome.reckless), losses(chosen.model)
-            price = Price.between(*both, job.problem.signal, _oracle_loss(work, chosen.model))
+            both = losses(outcome.reckless), losses(winner.model)
+            price = Price.between(*both, job.problem.signal, _oracle_loss(work, winner.model))
         if price is not None and price.exploded and price.worse > COSTLY:
             why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
             why += _often(price.exploded, price.sequences)
-        return Outcome(chosen.model, outcome.converged, outcome.message + why, family=chosen.family, price=price)
+        return Outcome(winner.model, outcome.converged, outcome.message + why, family=winner.family, price=price)
 
 
 def _oracle_loss(job: SearchJob, model: LinearTransformer) -> float:
@@ -227,20 +227,20 @@ def _tolerable(job: SearchJob, candidates: list[Parent], losses_of: LossesOf, mo
 
     A later one only if it is clearly better. Also how often it explodes, in words.
     """
-    kept: tuple[Parent, Array, float, str] | None = None
+    best: tuple[Parent, Array, float, str] | None = None
     for candidate in candidates:
         losses = losses_of(candidate.model)
         rare = explosion_probability(cast("Problem", job.problem), candidate.model, sequences=RARE, seed=job.seed)
         often = max(rare.upper, float(exploded(losses, job.problem.signal).mean()))
-        if kept is not None:
-            difference = losses - kept[1]
+        if best is not None:
+            difference = losses - best[1]
             better = difference.mean() < -difference.std() / np.sqrt(len(difference))
-            if not (better if max(often, kept[2]) <= most else often < kept[2]):
+            if not (better if max(often, best[2]) <= most else often < best[2]):
                 continue
-        kept = candidate, losses, often, str(rare)
-    assert kept is not None
-    above = "" if kept[2] <= most else f", above the tolerated {most:g}, but less often than the other candidates"
-    return kept[0], f"; of {len(candidates)} candidates, its explosion probability is {kept[3]}{above}"
+        best = candidate, losses, often, str(rare)
+    assert best is not None
+    above = "" if best[2] <= most else f", above the tolerated {most:g}, but less often than the other candidates"
+    return best[0], f"; of {len(candidates)} candidates, its explosion probability is {best[3]}{above}"
 
 
 def _often(exploded: int, sequences: int) -> str:

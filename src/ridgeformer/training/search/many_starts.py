@@ -54,10 +54,10 @@ def descend_many_starts(job: SearchJob) -> Steps:
     failures = Failures.none(job.problem, job.layout)
     iterations, sequences = job.reduced(max(LEAST, len(winner.point) // 2)), job.reduced(LAST)
     for turn in range(TURNS):
-        known = len(failures)
+        failures_before = len(failures)
         model = work.vector.model(winner.point)
         failures = job.mined(model, failures, turn, job.reduced(SEARCHED))
-        if turn and not failures.exploded and (len(failures) == known or turn > 2):
+        if turn and not failures.exploded and (len(failures) == failures_before or turn > 2):
             failures = job.checked(model, failures)
             if not failures.exploded:
                 break
@@ -130,8 +130,8 @@ def _value(descent: BfgsState) -> float:
 
 def _distinct(descents: Sequence[BfgsState], most: int) -> list[BfgsState]:
     """The best of them, one for each minimum: equal losses mean the same place."""
-    chosen: list[BfgsState] = []
+    distinct: list[BfgsState] = []
     for descent in sorted(descents, key=_value):
-        if all(abs(descent.value - other.value) > 2e-3 * other.value for other in chosen):
-            chosen.append(descent)
-    return chosen[:most]
+        if all(abs(descent.value - earlier.value) > 2e-3 * earlier.value for earlier in distinct):
+            distinct.append(descent)
+    return distinct[:most]

@@ -164,8 +164,8 @@ class Among(NamedTuple):
         batches = []
         for first, count in self._blocks():
             block = self.problem.moments(count, first=first, dtype=np.float32, **key)
-            own = [i - first for i in index if first <= i < first + count]
-            batches += [Batch.of(block.chosen(slice(i, i + 1)).astype(np.float64), layout) for i in own]
+            places = [i - first for i in index if first <= i < first + count]
+            batches += [Batch.of(block.chosen(slice(i, i + 1)).astype(np.float64), layout) for i in places]
         return batches
 
 
@@ -278,8 +278,8 @@ class SearchJob(Job):
             float32's rounding matters.
         """
         if self.precision == "auto":
-            known = self.first().astype(np.float64)
-            sample = known.step(self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads)
+            batch = self.first().astype(np.float64)
+            sample = batch.step(self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads)
             return np.float64 if sample.loss < 1e-5 * self.problem.signal else np.float32
         return np.float64 if self.precision == "float64" else np.float32
 

@@ -119,7 +119,7 @@ def _nearest() -> dict[str, Any]:
     measured when they were trained. Channels have room for intermediate results.
     """
     rows = [
-        [noise, one["name"], f"{one['ratio']:.3f}", str(one["explosions"])] for noise, one in nearest_models().items()
+        [noise, row["name"], f"{row['ratio']:.3f}", str(row["explosions"])] for noise, row in nearest_models().items()
     ]
     columns = ["noise", "model", "loss / floor", "explosions"]
     return _table("nearest", "Nearest to the floor", claim_of(_nearest), columns, rows)
@@ -160,8 +160,8 @@ def _baselines(table: TableOne) -> dict[str, Any]:
     """
     rows = []
     for noise in paper.COLUMNS:
-        known, best = [table[name, None, noise] for name in paper.BASELINES], table.best(noise)
-        pairs = (short(number) for cell in known for number in (cell.loss, cell.paper))
+        cells, best = [table[name, None, noise] for name in paper.BASELINES], table.best(noise)
+        pairs = (short(number) for cell in cells for number in (cell.loss, cell.paper))
         ratio = "-" if best.ratio is None else f"{best.ratio:.2f}"
         rows.append(
             [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.row}: {short(best.loss)}", ratio]
@@ -196,7 +196,7 @@ def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
 
 def _made(evidence: Evidence) -> dict[str, Any]:
     """How the page was made."""
-    made = evidence.training
+    training = evidence.training
     seeds = f"seeds {paper.SEEDS[0]} to {paper.SEEDS[-1]}"
     evaluated = (
         f"{evidence.sequences:,} sequences of seed {evidence.table.seed}, exact losses; {evidence.fewer:,} for losses "
@@ -204,10 +204,10 @@ def _made(evidence: Evidence) -> dict[str, Any]:
     )
     now = {name: "/".join(value) if isinstance(value, list) else value for name, value in facts().items()}
     rows = [
-        ("models", f"{made.cells} cells, each the best of {seeds} by the loss after training"),
-        ("training", f"{made.runs:,} runs, {made.seconds / 60:.0f} minutes in total, each in one process"),
-        ("protocol", ", ".join(f"{name} {value}" for name, value in made.protocol.items())),
-        ("trained with", ", ".join(f"{name} {value}" for name, value in made.made_with.items())),
+        ("models", f"{training.cells} cells, each the best of {seeds} by the loss after training"),
+        ("training", f"{training.runs:,} runs, {training.seconds / 60:.0f} minutes in total, each in one process"),
+        ("protocol", ", ".join(f"{name} {value}" for name, value in training.protocol.items())),
+        ("trained with", ", ".join(f"{name} {value}" for name, value in training.made_with.items())),
         ("evaluation", evaluated),
         ("problems", "d = 10, n = 20, x and w standard normal"),
         ("evaluated with", ", ".join(f"{name} {value}" for name, value in now.items())),

@@ -74,9 +74,9 @@ def relative_error(values: ArrayLike, truth: ArrayLike, apart: int = 0) -> float
     values, truth = np.asarray(values, np.float64), np.asarray(truth, np.float64)
     if values.shape != truth.shape or not (np.isfinite(values).all() and np.isfinite(truth).all()):
         return float("inf")
-    rest = (*truth.shape[:apart], -1)
-    size = np.abs(truth.reshape(rest)).max(-1)
-    return float((np.abs(values - truth).reshape(rest).max(-1) / np.where(size > 0, size, 1.0)).max())
+    shape = (*truth.shape[:apart], -1)
+    size = np.abs(truth.reshape(shape)).max(-1)
+    return float((np.abs(values - truth).reshape(shape).max(-1) / np.where(size > 0, size, 1.0)).max())
 
 
 def fitted_power(what: str, values: Mapping[float, float], power: float, bound: float, **facts: Any) -> Bound:
@@ -157,12 +157,12 @@ def random_cases(
     Returns:
         The models and problems by name.
     """
-    made = {}
+    models = {}
     for family, heads, dim, context in cases:
         name = f"{what}, {family}, {form.format(f'{heads} head' + 's' * (heads > 1), dim, context)}"
         model = random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed)
-        made[name] = model, Problem(dim, context, "uniform(0,1)")
-    return made
+        models[name] = model, Problem(dim, context, "uniform(0,1)")
+    return models
 
 
 STATEMENTS = {
@@ -200,11 +200,11 @@ def verify(
     for name in only:
         choice("a statement", name, STATEMENTS)
     seed = integer("seed", seed, 0)
-    chosen = [name for name in STATEMENTS if not only or name in only]
+    names = [name for name in STATEMENTS if not only or name in only]
     checks: list[Bound] = []
-    for done, name in enumerate(chosen):
+    for done, name in enumerate(names):
         if progress is not None:
-            progress(name, done, len(chosen))
+            progress(name, done, len(names))
         module = importlib.import_module(f"{__name__}.{name}")
         checks += [replace(bound, statement=name) for bound in module.check(seed)]
     return checks

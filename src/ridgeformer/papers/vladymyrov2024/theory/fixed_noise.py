@@ -187,5 +187,5 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
     if not problem.is_isotropic:
         refuse("the eigenvalues of S are known for isotropic problems", problem, "Use evaluate for others.")
     values, weights = eigenvalues(problem.dim, problem.context)
-    kept = weights > 1e-12
-    return values[kept], weights[kept]
+    relevant = weights > 1e-12
+    return values[relevant], weights[relevant]

@@ -158,10 +158,10 @@ def _zoo() -> float:
 
 def _changed(seed: int, heads: int, change: Callable[[Diag], Diag]) -> float:
     """Predictions of a random model against those with changed parameters, token by token."""
-    one = random_model("diag", dim=4, context=9, layers=4, heads=heads, seed=seed)
-    other = LinearTransformer(change(_diag(one)), 4)
+    model = random_model("diag", dim=4, context=9, layers=4, heads=heads, seed=seed)
+    changed = LinearTransformer(change(_diag(model)), 4)
     s = Problem(4, 9, "uniform(0,1)").sequences(20, seed=seed, queries=3)
-    return relative_error(other.predict(s.x, s.y, s.queries), one.predict(s.x, s.y, s.queries), apart=1)
+    return relative_error(changed.predict(s.x, s.y, s.queries), model.predict(s.x, s.y, s.queries), apart=1)
 
 
 def _diag(model: LinearTransformer) -> Diag:

@@ -236,8 +236,8 @@ def growth(
     if not np.isfinite(layers).all():
         return Growth(math.inf, math.inf, math.inf, (math.inf,) * 3, math.inf)
     solution = np.linalg.lstsq(design, layers.ravel(), rcond=None)[0]
-    rest = layers.ravel() - design @ solution
-    variance = float(rest @ rest) / (layers.size - 3)
+    residual = layers.ravel() - design @ solution
+    variance = float(residual @ residual) / (layers.size - 3)
     errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
     slopes = [float(value) for value in solution]
-    return Growth(slopes[0], slopes[1], slopes[2], (*errors.tolist(),), float(np.abs(rest).max()))
+    return Growth(slopes[0], slopes[1], slopes[2], (*errors.tolist(),), float(np.abs(residual).max()))

@@ -74,9 +74,9 @@ def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
         The blocks.
     """
     gram = np.einsum("bjc,bjd->bcd", context, context)
-    whole = np.einsum("kce,bef,kfd->bcd", model.P[layer], gram, model.Q[layer], optimize=True)
+    attended = np.einsum("kce,bef,kfd->bcd", model.P[layer], gram, model.Q[layer], optimize=True)
     d = model.dim
-    return Blocks(whole[:, :d, :d], whole[:, :d, d], whole[:, d, :d], whole[:, d, d])
+    return Blocks(attended[:, :d, :d], attended[:, :d, d], attended[:, d, :d], attended[:, d, d])
 
 
 def update(blocks: Blocks, state: LinearModels, sign: float = -1.0) -> LinearModels:

@@ -119,14 +119,14 @@ def _layer(
     """(Lambda, Gamma, s, Pi, Phi, g) of one layer, and the state after it."""
     (xx, xy), (yx, yy) = omega
     M, u, a, w = state
-    rest, turned = a[:, None] * w_star - w, np.swapaxes(M, 1, 2)
-    F, g = factor(M, u, a, w_star), times(S, rest)
+    gap, turned = a[:, None] * w_star - w, np.swapaxes(M, 1, 2)
+    F, g = factor(M, u, a, w_star), times(S, gap)
     alpha = times(F, g) + (a * rho)[:, None] * u
-    whole = M + u[:, :, None] * w_star[:, None, :]
-    sigma = whole @ S @ np.swapaxes(whole, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :]
+    shifted = M + u[:, :, None] * w_star[:, None, :]
+    sigma = shifted @ S @ np.swapaxes(shifted, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :]
     Lambda = -xy * (a**2 * rho)[:, None, None] * np.eye(len(M[0])) - xx * sigma
     Gamma = xy * a[:, None, None] * F
-    s = yy * ((rest * g).sum(1) + a**2 * rho)
+    s = yy * ((gap * g).sum(1) + a**2 * rho)
     Pi, Phi = yx * turned @ F, yx * (a * rho)[:, None, None] * turned
     after = LinearModels(
         M + xx * sigma @ M - xy * alpha[:, :, None] * w[:, None, :],

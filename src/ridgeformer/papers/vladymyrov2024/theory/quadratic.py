@@ -127,17 +127,17 @@ def context_for(dim: int, *, cosine: float = 0.1, chance: float = 0.99) -> int:
     from scipy.optimize import brentq
     from scipy.stats import chi2, norm
 
-    rest = integer("dim", dim) - 1
+    freedom = integer("dim", dim) - 1
     if not (0 < number("cosine", cosine) < 1 and 0 < number("chance", chance) < 1):
         refuse("cosine and chance must lie between 0 and 1", (cosine, chance), "Leave them out for 0.1 and 0.99.")
 
     def below(z: float) -> float:
-        if rest == 0:
+        if freedom == 0:
             return float(chi2.cdf(z / 5, 1))
         edge = float(np.sqrt(z / 5))
-        return 2 * float(quad(lambda t: norm.pdf(t) * chi2.cdf(z - 5 * t * t, rest), 0, edge, epsabs=1e-10)[0])
+        return 2 * float(quad(lambda t: norm.pdf(t) * chi2.cdf(z - 5 * t * t, freedom), 0, edge, epsabs=1e-10)[0])
 
-    most = 5 * chi2.isf((1 - chance) / 4, 1) + (chi2.isf((1 - chance) / 4, rest) if rest else 0.0)
+    most = 5 * chi2.isf((1 - chance) / 4, 1) + (chi2.isf((1 - chance) / 4, freedom) if freedom else 0.0)
     return int(np.ceil(brentq(lambda z: below(z) - chance, 1e-12, most + 1) / cosine**2))
 
 

@@ -226,11 +226,11 @@ def check(seed: int = 0) -> list[Bound]:
             wrong = decay(sigma, *pair, seed=seed, solve=printed_solve)
             n, limit = fit.contexts[-1], math.sqrt(limit_error(sigma, *pair, 5))
             facts = {"n": fit.contexts, "error": fit.errors.tolist(), "power": fit.power, "+-": fit.power_error}
-            claim, (error, printed) = "error falls as n^-1/2", (abs(one.power + 0.5) for one in (fit, wrong))
+            claim, (error, printed) = "error falls as n^-1/2", (abs(variant.power + 0.5) for variant in (fit, wrong))
             bounds.append(Bound(f"{what}: {claim}, difference of the exponent", error, 0.05, facts, printed))
             # 10,000 sequences know the root mean square to about 1 %, and a term in 1 / n is left.
             claim = "sqrt(n) x error at n = 10^7"
-            at_end = [math.sqrt(n) * float(one.errors[-1]) for one in (fit, wrong)]
+            at_end = [math.sqrt(n) * float(variant.errors[-1]) for variant in (fit, wrong)]
             error, printed = (abs(value / limit - 1) for value in at_end)
             facts = {"n": n, "sqrt(n) error": at_end[0], "limit": limit}
             bounds.append(Bound(f"{what}: {claim}, difference from the limit", error, 0.05, facts, printed))
