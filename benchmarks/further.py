@@ -39,7 +39,8 @@ from ridgeformer.training.search.few_starts import descend_few_starts
 from ridgeformer.training.search.many_starts import descend_many_starts
 from ridgeformer.training.search.starts import SearchJob
 from ridgeformer.training.spec import make_spec
-from ridgeformer.zoo import END, MODELS as FOLDER, PREFIX, TrainingRecord, name_of
+from ridgeformer.zoo import PREFIX, TrainingRecord, name_of
+from ridgeformer.zoo.shipped_models import END, MODELS as FOLDER
 
 LEARNT = {"diag": range(1, 5), "gdpp": range(1, 4)}
 THREE = {noise: {"diag": (3,), "full": (3,)} for noise in ("uniform(0,0)", "uniform(0,1)")}

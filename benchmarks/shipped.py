@@ -26,7 +26,8 @@ from ridgeformer.problems import Problem
 from ridgeformer.training.job import SELECT, Price
 from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
 from ridgeformer.values import Array
-from ridgeformer.zoo import FORMAT, MODELS, VERSION, WIDER, Zoo, cells, checksum_of, read_model
+from ridgeformer.zoo import Zoo, cells, read_model
+from ridgeformer.zoo.shipped_models import FORMAT, MODELS, VERSION, WIDER, checksum_of
 
 SEED, SELECTION = 11, 1 << 15  # of the descents that measure prices, and of the sequences that judge them
 LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn

@@ -24,9 +24,10 @@ from ridgeformer.losses import EXPLODES, exploded as exploded_of
 from ridgeformer.models import LinearTransformer
 from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
+from ridgeformer.zoo.shipped_models import UNIVERSAL_NOISE
 
 Array = NDArray[np.float64]
-PROBLEM = {"noise": zoo.UNIVERSAL_NOISE, "tasks": "gaussian(signal=1)"}
+PROBLEM = {"noise": UNIVERSAL_NOISE, "tasks": "gaussian(signal=1)"}
 DIMS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 SEEN = ("1.25d", "1.5d", "2d", "3d", "4d")
 CLOSE = ("d", "d+2")

@@ -12,8 +12,15 @@ from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.explanation.interventions import without_flow
 from ridgeformer.export import export
 from ridgeformer.models import Diag, GDpp, LinearTransformer
-from ridgeformer.papers.vladymyrov2024 import theory
-from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, quadratic, rescaling, step_size
+from ridgeformer.papers.vladymyrov2024.theory import (
+    fixed_noise,
+    heads,
+    momentum,
+    quadratic,
+    rescaling,
+    step_size,
+    verification as theory,
+)
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import second_order_solver
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, Fitted, Guarded, LeastSquares, OracleRR, TunedRR, Universal
 from ridgeformer.predictors.discrete import SparseBayes, SparseOracle

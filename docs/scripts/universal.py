@@ -23,7 +23,9 @@ def main() -> None:
     models = [load(f"zoo:universal/{layers}") for layers in depths]
     found, errors, exploded = ratios(models, DIMS, CONTEXTS, seed=11)
     shown = depths.index(SHOWN)
-    problem = Problem(dim="2..32", context="d..4d", noise=zoo.UNIVERSAL_NOISE, tasks="gaussian(signal=1)")
+    problem = Problem(
+        dim="2..32", context="d..4d", noise=zoo.shipped_models.UNIVERSAL_NOISE, tasks="gaussian(signal=1)"
+    )
     predictor = {f"zoo:universal/{SHOWN}": Universal(models[shown], signal=1)}
     losses = compare(problem, predictor, over={"dim": DIMS, "context": CONTEXTS}, sequences=9)
     title = f"Loss / floor of one model with {SHOWN} layers, d = 2 to 50, n = d to 4d"

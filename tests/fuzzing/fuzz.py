@@ -144,6 +144,7 @@ def run(kinds, seconds, seed, jobs):
 
 def main():
     """Read the command line, run, and say how it ended."""
+    sys.path.append(str(Path(__file__).parents[2]))  # where the processes of the cases find `benchmarks`
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the cases, in at most two minutes")
     parser.add_argument("--seconds", type=float, help=f"the time that all of it may take; {FULL:g} unless told")

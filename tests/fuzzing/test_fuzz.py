@@ -13,9 +13,10 @@ import fuzz_records
 import pytest
 
 from benchmarks import shipped
-from ridgeformer import CustomProblem, files, zoo
+from ridgeformer import CustomProblem, files
 from ridgeformer.predictors import discrete
 from ridgeformer.training import store
+from ridgeformer.zoo import shipped_models
 from support import each, refused
 
 
@@ -68,7 +69,7 @@ def accept_everything(*_, **__):
     ("journals", files, "digest"),
     ("journals", store, "_seal"),
     ("records", store, "checksum"),
-    ("zoo", zoo, "checksum_of"),
+    ("zoo", shipped_models, "checksum_of"),
 )
 def test_without_a_checksum_the_violation_is_found(kind, module, name, monkeypatch, saved):
     monkeypatch.setattr(module, name, accept_everything)

@@ -20,7 +20,8 @@ from ridgeformer import (
 )
 from ridgeformer.engine import Key, Layout, Omegas
 from ridgeformer.noise import Categorical
-from ridgeformer.playground import _models, address, is_address, page, read_address, write_page
+from ridgeformer.playground import address, is_address, page, read_address, write_page
+from ridgeformer.playground.links import _models
 from support import each, refusals
 
 

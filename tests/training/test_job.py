@@ -25,11 +25,10 @@ from ridgeformer.training import (
     Search,
     TensorBoardLogger,
     WandbLogger,
-    search as search_module,
 )
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import Job, Outcome, Step, follow
-from ridgeformer.training.search import many_starts
+from ridgeformer.training.search import many_starts, protocol as search_module
 from ridgeformer.training.search.starts import Failures, SearchJob
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import Folder

@@ -16,11 +16,11 @@ from ridgeformer.engine import Key, Layout
 from ridgeformer.evaluation import ExplosionProbability, Loss, compare, evaluate, explosion_probability
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.predictors import BayesRR, ConstRR
-from ridgeformer.training import SGD, PaperProtocol, Search, search as search_module
+from ridgeformer.training import SGD, PaperProtocol, Search
 from ridgeformer.training.batch import Batch, ceiling, damped
 from ridgeformer.training.job import Job, Outcome, Parent, Price, Units, Vector, follow
 from ridgeformer.training.paper import query_gradient
-from ridgeformer.training.search import few_starts
+from ridgeformer.training.search import few_starts, protocol as search_module
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob
 from ridgeformer.training.session import _status

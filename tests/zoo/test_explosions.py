@@ -8,7 +8,8 @@ import pytest
 from benchmarks.shipped import measure_price, text
 from commands import call
 from ridgeformer import Problem, explosion_probability, load, zoo
-from ridgeformer.zoo import WIDER, cells, explosions, prices
+from ridgeformer.zoo import cells, explosions, prices
+from ridgeformer.zoo.shipped_models import WIDER
 
 
 def test_every_shipped_model_has_one():
@@ -16,7 +17,7 @@ def test_every_shipped_model_has_one():
     one_problem = [name for name in zoo.further_models() if not name.startswith(("zoo:universal", "zoo:lengths"))]
     assert list(stored) == [*cells(), *one_problem]
     own = {name: rare for name, rare in stored.items() if name in cells()}
-    assert json.loads(text(own)) == json.loads((zoo.MODELS / "explosions.json").read_text())
+    assert json.loads(text(own)) == json.loads((zoo.shipped_models.MODELS / "explosions.json").read_text())
     facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
     assert facts["explosion_probability"] == stored["zoo:diag/3/uniform(0,5)"].probability
 
@@ -37,7 +38,7 @@ def test_every_model_that_was_searched_with_caution_has_a_price():
     stored = prices()
     assert stored.keys() == {name for name in cells() if "gdpp" not in name}
     assert all(price.worse >= 0 for price in stored.values())
-    assert json.loads(text(stored)) == json.loads((zoo.MODELS / "prices.json").read_text())
+    assert json.loads(text(stored)) == json.loads((zoo.shipped_models.MODELS / "prices.json").read_text())
     facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
     assert facts["price_of_caution"] == stored["zoo:diag/3/uniform(0,5)"]._asdict()
 

@@ -341,7 +341,7 @@ def verify(only: tuple[str, ...], seed: int) -> Answer:
         ridgeformer papers verify --only momentum --only step_size
         ridgeformer papers verify --csv theorems.csv
     """
-    from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS, verify as check_all
+    from ridgeformer.papers.vladymyrov2024.theory.verification import STATEMENTS, verify as check_all
 
     with parts_progress() as step:
         checks = check_all(only, seed=seed, progress=step)

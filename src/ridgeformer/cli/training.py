@@ -33,7 +33,7 @@ from ridgeformer.plotting.dynamics import DRAWN
 from ridgeformer.plotting.style import MOVING, STILL, check_plot
 from ridgeformer.plotting.training import draw_training
 from ridgeformer.training import Runs, Training, TrainingProgress, train as fit
-from ridgeformer.training.descent import SCHEDULES
+from ridgeformer.training.descent.protocols import SCHEDULES
 from ridgeformer.training.runs import protocol_of as described_protocol, read_entry
 from ridgeformer.training.spec import PROTOCOLS, Protocol
 from ridgeformer.training.store import is_run

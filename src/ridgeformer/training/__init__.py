@@ -5,19 +5,17 @@ from ridgeformer.training.callbacks import (
     TensorBoardLogger as TensorBoardLogger,
     WandbLogger as WandbLogger,
 )
-from ridgeformer.training.descent import (
+from ridgeformer.training.descent.averages import Fresh as Fresh, Population as Population, Sample as Sample
+from ridgeformer.training.descent.flow import GradientFlow as GradientFlow
+from ridgeformer.training.descent.protocols import (
     SGD as SGD,
     Adam as Adam,
-    Fresh as Fresh,
     GradientDescent as GradientDescent,
-    GradientFlow as GradientFlow,
-    Population as Population,
-    Sample as Sample,
 )
 from ridgeformer.training.job import Callback as Callback, TrainingProgress as TrainingProgress
 from ridgeformer.training.paper import PaperProtocol as PaperProtocol
 from ridgeformer.training.results import History as History, Snapshot as Snapshot, Training as Training
 from ridgeformer.training.runs import Run as Run, Runs as Runs
-from ridgeformer.training.search import Search as Search
+from ridgeformer.training.search.protocol import Search as Search
 from ridgeformer.training.session import train as train, train_many as train_many
 from ridgeformer.training.spec import Spec as Spec

@@ -12,7 +12,7 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.paper import LABELS
-from ridgeformer.papers.vladymyrov2024.report import write_page
+from ridgeformer.papers.vladymyrov2024.report.writing import write_page
 from ridgeformer.plotting.style import save
 from ridgeformer.zoo import explosions
 from support import LONGEST

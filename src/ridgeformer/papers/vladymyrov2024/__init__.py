@@ -20,8 +20,8 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import PARTS
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, problem_of
-from ridgeformer.papers.vladymyrov2024.report import write_page
-from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS, verify
+from ridgeformer.papers.vladymyrov2024.report.writing import write_page
+from ridgeformer.papers.vladymyrov2024.theory.verification import STATEMENTS, verify
 
 
 def theorems(work: Work, seed: int = 0) -> Rows:

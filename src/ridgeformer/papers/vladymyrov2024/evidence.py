@@ -27,7 +27,8 @@ from ridgeformer.papers.vladymyrov2024.table import TableOne, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import Array, integer
-from ridgeformer.zoo import PREFIX, WIDER, Zoo, explosions as stored_explosions, prices
+from ridgeformer.zoo import PREFIX, Zoo, explosions as stored_explosions, prices
+from ridgeformer.zoo.shipped_models import WIDER
 
 Shown = TypeVar("Shown")
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, Problem
-from ridgeformer.papers.vladymyrov2024 import theory
-from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, random_model, step_size
+from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, step_size, verification as theory
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import Plan
+from ridgeformer.papers.vladymyrov2024.theory.verification import random_model
 
 
 def gains(problem, seed):

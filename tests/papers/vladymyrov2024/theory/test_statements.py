@@ -10,19 +10,16 @@ from hypothesis import assume, given, strategies as st
 
 from ridgeformer import ConstRR, Diag, GDpp, LinearTransformer, Moments, Problem, compare
 from ridgeformer.exact import least_excess_loss
-from ridgeformer.papers.vladymyrov2024 import theory
 from ridgeformer.papers.vladymyrov2024.theory import (
-    Bound,
     fixed_noise,
     heads,
     momentum,
     quadratic,
-    random_model,
-    relative_error,
     rescaling,
     step_size,
-    verify,
+    verification as theory,
 )
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, random_model, relative_error, verify
 from support import draw
 
 SHAPE = {"dim": st.integers(1, 5), "context": st.integers(1, 9), "layers": st.integers(1, 6)}

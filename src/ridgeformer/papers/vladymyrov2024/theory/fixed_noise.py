@@ -22,7 +22,7 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.papers.vladymyrov2024.theory import Bound, trained_gdpp
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, trained_gdpp
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import Float, real

@@ -19,7 +19,7 @@ import numpy as np
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, random_model, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float
 

@@ -33,7 +33,7 @@ from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
-from ridgeformer.papers.vladymyrov2024.theory import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, relative_error
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import Array, integer, number
 

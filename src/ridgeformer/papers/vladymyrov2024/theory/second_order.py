@@ -22,8 +22,9 @@ import numpy as np
 
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory import Bound, gdpp_solver as solver
+from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound
 from ridgeformer.validation import Array, array
 
 PLAN, STEP = solver.PAPER, 1.0  # how layers are chosen, and the gradient step of the last lemma

@@ -23,7 +23,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory import Bound, fitted_power, relative_error
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, fitted_power, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Array, integer, number
 
