@@ -131,7 +131,10 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
     (["explain", "/nonexistent"], "there is no file '/nonexistent'"),
     (["explain", str(Path(__file__).parent)], "a model is a file or the folder of a run"),
     ([*EXPLAIN, "--section", "patching", "--low", "2", "--high", "1"], "below the higher one; got 2 and 1. Pass"),
-    ([*EXPLAIN, "--section", "ablation", "--section", "patching", "--csv", "x.csv"], "--csv needs one table"),
+    (
+        [*EXPLAIN, "--section", "ablation", "--section", "patching", "--csv", "x.csv"],
+        "--csv and --plot need one section",
+    ),
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
 def test_bad_command_lines(arguments, words, monkeypatch, tmp_path):

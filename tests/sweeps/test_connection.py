@@ -128,8 +128,9 @@ def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes
         wait_until(lambda: finished(out) >= 3)
         processes[0].kill()
         message = end_of(driver)
-    assert message.startswith(f"ridgeformer: error: The Dask scheduler at {address} {GONE}")
-    assert message.count("\n") == 1
+    *progress, error = message.splitlines()  # no progress but on a slow machine
+    assert error.startswith(f"ridgeformer: error: The Dask scheduler at {address} {GONE}")
+    assert all(" runs done, " in line for line in progress)
     kept = finished(out)
     with cluster(tmp_path) as (address, _):  # the same command with a new cluster, to its end
         driver = start_driver(grid, out, address)

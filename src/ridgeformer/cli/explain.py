@@ -13,6 +13,7 @@ import click
 from ridgeformer import explanation
 from ridgeformer.cli.options import Subject, cli, measures_explosions, reads_a_model
 from ridgeformer.cli.output import Answer, answers, progress
+from ridgeformer.errors import refuse
 from ridgeformer.evaluation.explosions import why_unknown
 from ridgeformer.evaluation.table import aligned
 from ridgeformer.explanation import Explanation, explain as read
@@ -81,18 +82,21 @@ def explain(
         ridgeformer explain 'zoo:diag/7/uniform(0,5)' --section patching --low 0.5 --plot patch.png
         ridgeformer explain 'zoo:gdpp/7/uniform(0,5)' --section algorithms --iterations 1000 --json
     """
+    names, files = tuple(dict.fromkeys(sections)), click.get_current_context().params
+    if len(names) > 1 and (files["csv_file"] or files["plot"]):
+        refuse("--csv and --plot need one section", ", ".join(names), "Ask for one section, or use --json.")
     options: dict[str, dict[str, Any]] = {
         "patching": {"low": low, "high": high},
         "algorithms": {"iterations": iterations},
     }
     parts: dict[str, Answer] = {}
-    for name in dict.fromkeys(sections):
+    for name in names:
         with progress(f"measuring {name}") as step:
             sample = {**subject.sample, "progress": step, **options.get(name, {})}
             layers = name == "layers"
             parts[name] = _layers(subject, sample, numbers, explosions) if layers else _table(subject, name, sample)
     if len(parts) == 1:
-        return parts[sections[0]]
+        return parts[names[0]]
     record = {name: part.record for name, part in parts.items()}
     return Answer("\n\n".join(part.text for part in parts.values()), record)
 
