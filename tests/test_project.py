@@ -32,6 +32,15 @@ def test_the_build_reads_the_version_of_the_package(monkeypatch):
     assert provider.dynamic_metadata("version", settings) == ridgeformer.__version__
 
 
+def test_a_release_is_named_everywhere():
+    """A version that is not under development has a date in the changelog, and the citation names both."""
+    version, changes = ridgeformer.__version__, (ROOT / "CHANGELOG.md").read_text()
+    heading = re.search(rf"^## {re.escape(version.removesuffix('.dev0'))} \((.+)\)$", changes, re.M)
+    assert heading
+    if not version.endswith(".dev0"):
+        assert f"\nversion: {version}\ndate-released: {heading[1]}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_the_installed_version_is_that_of_the_package():
     """What pip shows is what `ridgeformer --version` prints."""
     installed = importlib.metadata.distribution("ridgeformer")
