@@ -12,16 +12,9 @@ from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.explanation.interventions import without_flow
 from ridgeformer.export import export
 from ridgeformer.models import Diag, GDpp, LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory import (
-    fixed_noise,
-    heads,
-    momentum,
-    quadratic,
-    rescaling,
-    step_size,
-    verification as theory,
-)
+from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, quadratic, rescaling, step_size
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import second_order_solver
+from ridgeformer.papers.vladymyrov2024.theory.verification import verify
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, Fitted, Guarded, LeastSquares, OracleRR, TunedRR, Universal
 from ridgeformer.predictors.discrete import SparseBayes, SparseOracle
 from ridgeformer.predictors.gibbs import TokenBayes
@@ -142,7 +135,7 @@ test_refusals = refusals(
     (lambda: second_order_solver(10.0, 0.0, dim=3), "epsilon must lie in [1e-100, 1); got 0.0"),
     (lambda: second_order_solver(10.0, 1e-20, dim=3), "express an accuracy of 1e-14 at best; got 1e-20"),
     (lambda: second_order_solver(10.0, 1e-3, dim=3, plan="greedy"), "one of paper, balanced; got 'greedy'"),
-    (lambda: theory.verify(["gravity"]), "a statement must be one of linear_model, quadratic ... got 'gravity'"),
+    (lambda: verify(["gravity"]), "a statement must be one of linear_model, quadratic ... got 'gravity'"),
     (lambda: momentum.terms(CONSTANT, None), "for Diag and GD++"),
     (lambda: step_size.dropped_over_kept(10, 10, 1.0), "residuals need n > d and noise"),
     (lambda: quadratic.largest_square(np.ones((1, 3, 3))), "a span must leave something out"),

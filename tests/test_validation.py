@@ -123,7 +123,6 @@ def test_messages_have_the_right_article():
     (Search, "zzz", "Write only these."),
     (Layout, "attn", "Write attention."),
     (Grid, "seed", "Write seeds."),
-    (rf.load, "path", "Write only these."),
     (rf.LinearTransformer.random, "n_layers", "Write layers."),
     (rf.BayesRR, "sigma", "Write noise."),
 )
@@ -134,7 +133,6 @@ def test_a_wrong_keyword_names_the_right_one(function, wrong, remedy):
 
 @each(
     (rf.BayesRR, "BayesRR must be given noise; got no noise. Pass noise; help(BayesRR) describes it."),
-    (rf.TunedRR, "TunedRR must be given "),
     (rf.load, "load must be given name; "),
     (lambda: rf.LinearTransformer.random("diag", dim=2), "random must be given family, dim, layers; got no layers."),
     (lambda: rf.Problem(2, 3, 0).moments(), "moments must be given count; "),

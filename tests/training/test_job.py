@@ -18,14 +18,7 @@ from ridgeformer.evaluation import Oracle, evaluate
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.population import Quadratic
-from ridgeformer.training import (
-    Callback,
-    CSVLogger,
-    PaperProtocol,
-    Search,
-    TensorBoardLogger,
-    WandbLogger,
-)
+from ridgeformer.training import Callback, CSVLogger, PaperProtocol, Search, TensorBoardLogger, WandbLogger
 from ridgeformer.training.callbacks import Display
 from ridgeformer.training.job import Job, Outcome, Step, follow
 from ridgeformer.training.search import many_starts, protocol as search_module

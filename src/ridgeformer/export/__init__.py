@@ -8,9 +8,4 @@
 [0.69, 1.02]
 """
 
-from ridgeformer.export.formats import (
-    FORMATS as FORMATS,
-    Format as Format,
-    export as export,
-    write as write,
-)
+from ridgeformer.export.formats import FORMATS as FORMATS, Format as Format, export as export, write as write

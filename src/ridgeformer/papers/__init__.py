@@ -20,12 +20,7 @@ from ridgeformer.papers.library import (
     status as status,
     stored as stored,
 )
-from ridgeformer.papers.pages import (
-    markdown as markdown,
-    page as page,
-    report_page as report_page,
-    summary as summary,
-)
+from ridgeformer.papers.pages import markdown as markdown, page as page, report_page as report_page, summary as summary
 from ridgeformer.papers.paper import (
     CHANCE as CHANCE,
     Check as Check,

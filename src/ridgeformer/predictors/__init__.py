@@ -9,11 +9,7 @@ from ridgeformer.predictors.base import (
 )
 from ridgeformer.predictors.bayes import BayesRR as BayesRR
 from ridgeformer.predictors.best import baselines as baselines, best_label as best_label
-from ridgeformer.predictors.discrete import (
-    DMMSE as DMMSE,
-    SparseBayes as SparseBayes,
-    SparseOracle as SparseOracle,
-)
+from ridgeformer.predictors.discrete import DMMSE as DMMSE, SparseBayes as SparseBayes, SparseOracle as SparseOracle
 from ridgeformer.predictors.gibbs import TokenBayes as TokenBayes
 from ridgeformer.predictors.guarded import Guarded as Guarded, Guarding as Guarding, Universal as Universal
 from ridgeformer.predictors.iterative import IterativeRR as IterativeRR

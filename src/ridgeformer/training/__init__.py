@@ -7,11 +7,7 @@ from ridgeformer.training.callbacks import (
 )
 from ridgeformer.training.descent.averages import Fresh as Fresh, Population as Population, Sample as Sample
 from ridgeformer.training.descent.flow import GradientFlow as GradientFlow
-from ridgeformer.training.descent.protocols import (
-    SGD as SGD,
-    Adam as Adam,
-    GradientDescent as GradientDescent,
-)
+from ridgeformer.training.descent.protocols import SGD as SGD, Adam as Adam, GradientDescent as GradientDescent
 from ridgeformer.training.job import Callback as Callback, TrainingProgress as TrainingProgress
 from ridgeformer.training.paper import PaperProtocol as PaperProtocol
 from ridgeformer.training.results import History as History, Snapshot as Snapshot, Training as Training

@@ -1,5 +1,6 @@
 """The statements hold, and every misprint of the paper, planted, is seen."""
 
+import importlib
 import json
 import math
 from pathlib import Path
@@ -10,15 +11,7 @@ from hypothesis import assume, given, strategies as st
 
 from ridgeformer import ConstRR, Diag, GDpp, LinearTransformer, Moments, Problem, compare
 from ridgeformer.exact import least_excess_loss
-from ridgeformer.papers.vladymyrov2024.theory import (
-    fixed_noise,
-    heads,
-    momentum,
-    quadratic,
-    rescaling,
-    step_size,
-    verification as theory,
-)
+from ridgeformer.papers.vladymyrov2024.theory import fixed_noise, heads, momentum, quadratic, rescaling, step_size
 from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, random_model, relative_error, verify
 from support import draw
 
@@ -150,7 +143,7 @@ def test_a_second_head_gains():
 
 @pytest.mark.long
 def test_everything_holds():
-    assert not failing(theory.verify(seed=1))
+    assert not failing(verify(seed=1))
 
 
 # ---- GD++ and the noise ---------------------------------------------------------------------------------
@@ -208,7 +201,7 @@ def test_a_failing_claim_is_exit_code_one(call, monkeypatch):
         def check(seed):
             return [Bound("one thing", 0.5, 0.1), Bound("another", 0.0, 0.1)]
 
-    monkeypatch.setattr(theory.importlib, "import_module", lambda name: Broken)
+    monkeypatch.setattr(importlib, "import_module", lambda name: Broken)
     code, text, _ = call("papers", "verify", "--only", "momentum")
     assert code == 1
     assert "1 of 2 claims fail" in text

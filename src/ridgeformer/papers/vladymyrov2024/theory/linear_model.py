@@ -19,12 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory.verification import (
-    Bound,
-    random_cases,
-    random_model,
-    relative_error,
-)
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, random_cases, random_model, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float, array
 

@@ -26,12 +26,7 @@ from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, initial, read_off, stacked, times
-from ridgeformer.papers.vladymyrov2024.theory.verification import (
-    Bound,
-    random_cases,
-    random_model,
-    relative_error,
-)
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, random_cases, random_model, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import Float
 

@@ -21,12 +21,7 @@ from numpy.typing import ArrayLike
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.verification import (
-    Bound,
-    fitted_power,
-    random_model,
-    trained_gdpp,
-)
+from ridgeformer.papers.vladymyrov2024.theory.verification import Bound, fitted_power, random_model, trained_gdpp
 from ridgeformer.problems import Problem, Sequences
 from ridgeformer.validation import Float, array, integer, number
 
