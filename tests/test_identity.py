@@ -18,9 +18,6 @@ from support import each, refusals, refused
 HOW = {"protocol": Search(effort=0.1), "sequences": 500}
 
 
-# ---- noise --------------------------------------------------------------------------------------------------
-
-
 def test_scipy_s_uniform_is_named_by_its_interval():
     """scipy's uniform(1, 2) reaches from 1 to 3; the text uniform(1,2) reaches from 1 to 2."""
     noise = Frozen(stats.uniform(1, 2))
@@ -122,12 +119,6 @@ def test_a_density_that_diverges_at_zero_needs_few_nodes():
     assert weights.sum() == pytest.approx(1, abs=1e-12)
     assert weights @ nodes**2 == pytest.approx(noise.second_moment, rel=1e-6)
     assert floor(Problem(4, 8, noise), sequences=500).loss >= 0
-
-
-# ---- problems and models ------------------------------------------------------------------------------------
-
-
-# ---- families -----------------------------------------------------------------------------------------------
 
 
 def descent(name="step", **methods):

@@ -196,9 +196,6 @@ def test_a_class_of_the_user_s_own_is_sealed_after_its_init():
     refused(lambda: setattr(mine, "numbers", 3), "a Mine must not change; got an assignment to numbers")
 
 
-# ---- edit ---------------------------------------------------------------------------------------------------
-
-
 def test_edit_promotes_and_never_cuts():
     model = full().astype(np.float32)
     assert model.edit(0, P=np.full((1, 4, 4), 1 / 3)).P[0, 0, 0, 0] == 1 / 3

@@ -23,9 +23,6 @@ def run_folder(tmp_path_factory):
     return train(problem, "diag", 1, protocol=Search(effort=0.1), sequences=300, out=out).folder
 
 
-# ---- options that name a problem ----------------------------------------------------------------------------
-
-
 @each(
     ([], Problem(3, 20, "uniform(0,2)")),
     (["--context", "4..8"], Problem(3, "4..8", "uniform(0,2)")),
@@ -54,9 +51,6 @@ def test_baselines_say_what_they_leave_out(call):
     assert "and n is fixed; here n is 3..6." in text
     assert "TunedRR  " not in text
     assert "left out: they" not in call("problem", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
-
-
-# ---- train, eval and others on a model's own problem --------------------------------------------------------
 
 
 def test_train_takes_a_problem_and_a_layout(call, tmp_path):
@@ -120,9 +114,6 @@ def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(ca
     assert "\nOracleRR (Gaussian prior)  " in text
     assert "is told sigma but not the law of the tasks" in text
     assert "Gaussian prior" not in call("problem", *LAW, *FEW)[1]
-
-
-# ---- problem, shifts, prefixes ------------------------------------------------------------------------------
 
 
 def test_problem_says_what_it_is(call, tmp_path):

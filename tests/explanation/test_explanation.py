@@ -36,9 +36,6 @@ def symmetric_basis(size):
             yield G
 
 
-# ---- coefficients -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("heads", [1, 3])
 def test_nearest_omegas_and_share_by_least_squares_over_all_symmetric_matrices(heads):
     P, Q = np.random.default_rng(0).standard_normal((2, heads, 5, 5))
@@ -88,9 +85,6 @@ def test_the_rest_of_a_full_layer_is_found():
     values = np.linalg.svd(rest)[1]
     assert found.effective == pytest.approx((values**2).sum() ** 2 / (values**4).sum())
     assert found.rank == (values > 0.01 * np.linalg.norm(P + rest, 2)).sum()
-
-
-# ---- readings, against the token form ------------------------------------------------------------------------
 
 
 def linear_model(model, x, y):
@@ -153,9 +147,6 @@ def test_readings_of_a_diagonal_model_by_the_lemma_and_the_tokens():
         # u: what is new is the gradient's part; the rest is kept.
         new = (a[layer] * xy)[:, None] * np.einsum("bij,bj->bi", mixed, slope)
         np.testing.assert_allclose(found.kept[layer], ((u[layer + 1] - new) * u[layer]).sum(1), rtol=1e-6, atol=1e-12)
-
-
-# ---- behaviour ---------------------------------------------------------------------------------------------
 
 
 def test_parts_of_the_loss_are_what_the_best_factors_leave():
@@ -285,9 +276,6 @@ def test_few_examples_and_few_dimensions(dim, context, heads):
     assert ("With n <= d least squares leaves no residuals" in str(found)) == (context <= dim)
 
 
-# ---- words on models whose roles are known ---------------------------------------------------------------------
-
-
 def kinds(found):
     return {(role.layer, role.kind) for role in found.roles}
 
@@ -345,9 +333,6 @@ def test_a_solved_layer_estimates_the_noise():
     assert sum(kind == "estimates" for _, kind in kinds(found)) == 1
     assert (3, "idle") in kinds(found)
     assert found.removed[2] == pytest.approx(1)
-
-
-# ---- ablations -----------------------------------------------------------------------------------------------
 
 
 def test_ablations_of_a_diagonal_model_by_hand():
@@ -421,9 +406,6 @@ def test_ablations_count_explosions():
     assert losses["layer 1"].exploded == 0
 
 
-# ---- symmetry ------------------------------------------------------------------------------------------------
-
-
 def test_diagonal_models_treat_all_directions_alike_and_full_ones_do_not():
     diag, full = tame_model("diag", 3, 3, 1, 8, seed=1), tame_model("full", 3, 3, 1, 8, seed=1)
     assert symmetry(PROBLEM, diag, sequences=200).defect < 1e-20
@@ -444,9 +426,6 @@ def test_turned_contexts_by_their_tokens():
     R = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     w = model.weights(Moments.from_tokens(s.x @ R.T, s.y))
     np.testing.assert_allclose(turned(model, Moments.from_tokens(s.x, s.y), R), w @ R)
-
-
-# ---- bad input, and the command ----------------------------------------------------------------------------------
 
 
 @each(

@@ -18,9 +18,6 @@ NAMES = ("p", "q", "P", "Q", "omega", "self", "x", "", "0/x", "99/x", "00/p", "\
 NUMBERS = (0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 5e-324, 1e308, -1e-3)
 
 
-# ---- bytes --------------------------------------------------------------------------------------------------
-
-
 def flip_bits(content, rng):
     changed = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 3, 8, 64))):
@@ -55,9 +52,6 @@ def zero_blocks(content, rng):
 
 
 BYTES = (flip_bits, flip_bits, overwrite, splice, splice, splice, zero_blocks)
-
-
-# ---- JSON ---------------------------------------------------------------------------------------------------
 
 
 class _Texts:
@@ -160,9 +154,6 @@ def _inside(outer, box):
 
 
 JSON = (*BYTES, *[edit_json] * 6, nest_json, reformat_json)
-
-
-# ---- safetensors --------------------------------------------------------------------------------------------
 
 
 def split(content):

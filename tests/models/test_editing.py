@@ -38,9 +38,6 @@ def diagonal(omega):
     return np.stack([np.diag([1.0, 1, 1, 0]), np.diag([0.0, 0, 0, 1])]), np.stack(spread)
 
 
-# ---- edit ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", OMEGAS)
 @pytest.mark.parametrize(("family", "heads"), [("diag", 1), ("diag", 2), ("diag", 3), ("gdpp", 1), ("gdpp", 2)])
 @pytest.mark.parametrize("value", [0, 0.02])
@@ -134,9 +131,6 @@ test_bad_edits_are_refused_in_words = refusals(
         "got dimension 3 and Layout(attention='mean'",
     ),
 )
-
-
-# ---- without, truncate, stack -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", BUILT_IN)

@@ -140,9 +140,6 @@ def test_explosions_have_infinite_losses():
     assert np.isfinite(found.losses[:2]).all()
 
 
-# ---- patching -----------------------------------------------------------------------------------------------
-
-
 def two_contexts(model, count=6):
     """Traces of contexts that share everything but the noise level."""
     return [model.trace(Problem(3, 7, sigma).moments(count, seed=3, sums=True)) for sigma in (0.5, 2.0)]

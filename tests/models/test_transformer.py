@@ -99,9 +99,6 @@ test_bad_models_are_refused_in_words = refusals(
 )
 
 
-# ---- predict ------------------------------------------------------------------------------------------------
-
-
 def test_predict_takes_one_sequence_without_a_batch_axis():
     model = tame_model("full", 3, 2, 1, 6)
     data = Problem(3, 6, "fixed(1)").sequences(4, queries=5)

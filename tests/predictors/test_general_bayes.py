@@ -65,8 +65,6 @@ def test_contexts_of_several_lengths_are_taken_one_by_one():
         np.testing.assert_allclose(predictor.weights(mixed), alone[order], rtol=1e-8, atol=1e-8)
 
 
-# ---- nothing beats it ----------------------------------------------------------------------------------
-
 PROBLEMS = {
     "covariance": Problem(D, 7, "uniform(0,3)", features=LAMBDA, tasks=Gaussian(MEAN, GAMMA)),
     "few tokens": Problem(D, 2, "categorical(0.5,3)", features="powerlaw(2)", tasks=Gaussian(MEAN, GAMMA)),

@@ -138,9 +138,6 @@ def test_nonsense_texts(what, name, text):
     assert "Write " in message
 
 
-# ---- problems of one's own ----------------------------------------------------------------------------------
-
-
 class Broken(CustomProblem):
     """Draws sequences that `change` spoils: a function of their fields that returns what `draw` is to return."""
 

@@ -206,9 +206,6 @@ def test_the_signal_and_the_scale_are_those_of_the_problem():
     assert Cubic().feature_scale == pytest.approx(np.sqrt(1 / 3), rel=0.1)
 
 
-# ---- floors -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("problem", [Student(), Cubic()], ids=str)
 def test_an_unknown_floor_is_reported_as_unknown(problem):
     found = evaluate(problem, ConstRR(1.0), sequences=100)
@@ -252,9 +249,6 @@ def test_a_draw_with_a_metric_and_an_oracle():
     loss = [0.5 * np.einsum("bi,ij,bj->b", w - goal, metric, w - goal).mean() for goal in (drawn.ridge, drawn.task)]
     found = evaluate(Laplace(metric), ConstRR(3.0), sequences=300, seed=2)
     assert (found.loss, found.unadjusted) == pytest.approx(loss, rel=1e-9)
-
-
-# ---- training, profiles, runs -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", [Student(), Cubic(6), Cubic(), Laplace()], ids=str)
@@ -304,9 +298,6 @@ def test_moments_depend_on_the_key_alone():
     assert single.moments.dtype == single.task.dtype == single.metric.dtype == np.float32
 
 
-# ---- data sets ----------------------------------------------------------------------------------------------
-
-
 def test_a_data_set_is_its_sequences():
     source = Problem(D, "3..6", "uniform(0,1)", features="factors(1)").sequences(40, seed=1, queries=3)
     data = Dataset(source)
@@ -324,9 +315,6 @@ def test_a_data_set_is_its_sequences():
     found, once = (evaluate(data, LeastSquares(), sequences=count) for count in (100_000, 40))
     assert (found.sequences, found.loss, found.error) == (40, once.loss, once.error)
     assert compare(data, model_of(), "layer", sequences=1000).sequences == 40
-
-
-# ---- identity, oracles, shared sequences --------------------------------------------------------------------
 
 
 class Hidden(Student):

@@ -122,9 +122,6 @@ def test_losses_are_those_of_predictions_for_simulated_queries(name, layout):
         assert abs(found.unadjusted - losses.mean()) < 5 * error, estimator
 
 
-# ---- models of the same function ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
 @pytest.mark.parametrize(("old", "new"), [("sum", "mean"), ("mean", "sum")])
 def test_attention_is_converted_for_one_length(kind, old, new):
@@ -184,9 +181,6 @@ def test_diag_is_equivariant_under_rotation_but_not_under_whitening(kind, attent
     C = np.linalg.cholesky(LAMBDA)
     white = model.evaluate(transformed(drawn.moments, np.linalg.inv(C)), drawn.ridge @ C).losses
     assert abs(white.mean() - before.mean()) > 0.01 * before.mean()
-
-
-# ---- files --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

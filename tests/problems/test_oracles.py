@@ -106,9 +106,6 @@ def test_the_oracle_of_a_draw_without_noise_predicts_what_was_seen(features, tas
             assert np.abs(drawn.ridge - drawn.task).max() > 0.1
 
 
-# ---- pools and mixtures -------------------------------------------------------------------------------------
-
-
 MIXTURES = {
     "pool": (Pool(POOL), (0.0, None, None)),
     "mixture": (Mixture(Pool(POOL), 0.3), (0.3, np.zeros(D), np.eye(D))),

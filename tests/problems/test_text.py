@@ -179,8 +179,6 @@ def test_values_do_not_follow_the_arrays_they_were_made_from():
     assert problem == Problem.parse(name)
 
 
-# ---- specs of runs ------------------------------------------------------------------------------------------
-
 SEARCH = {"name": "search", "effort": 1.0, "caution": 1.0, "precision": "auto", "seconds": None}
 
 

@@ -45,9 +45,6 @@ def test_scikit_learn_accepts_it(predictor):
     assert len(found) > 40
 
 
-# ---- exact Bayes ----------------------------------------------------------------------------------------------------
-
-
 def contrasts(n):
     """H, [n - 1, n], with H H' = I and H 1 = 0: what is left of n labels when their mean is not known."""
     return np.linalg.svd(np.ones((1, n)))[2][1:]
@@ -238,9 +235,6 @@ def test_covariances_of_labels():
     refused(lambda: model.predict(X, return_std=True, return_cov=True), "either standard deviations or", ValueError)
 
 
-# ---- rows, weights, outputs -----------------------------------------------------------------------------------------
-
-
 def assert_equal(one, other, tolerance=1e-12):
     for name in ("coef_", "intercept_", "noise_", "covariance_"):
         found, expected = getattr(one, name), getattr(other, name)
@@ -267,9 +261,6 @@ def test_the_first_part_may_be_one_row():
     assert np.isinf(std).all()
     refused(lambda: found.predict_interval(X[:2]), "a predictive distribution needs two rows; got one row. Call")
     assert_equal(found.partial_fit(X[1:], y[1:]), InContextRegressor().fit(X, y), 1e-9)
-
-
-# ---- options that need rows -----------------------------------------------------------------------------------------
 
 
 def test_student_noise_against_a_long_gibbs_chain():
@@ -459,9 +450,6 @@ def test_pipelines_clones_and_grids():
     }
 
 
-# ---- models ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_model_predicts_as_it_does_on_standardised_tokens():
     X, y = data(20, 10)
     model = load("zoo:full/7/uniform(0,5)")
@@ -514,8 +502,6 @@ def test_a_predictor_that_breaks_is_refused():
 
     refused(lambda: InContextRegressor(Broken()).fit(X, Y), "a predictor must give finite weights; got others. Guard")
 
-
-# ---- bad input ------------------------------------------------------------------------------------------------------
 
 X, Y = data()
 HOLE = X.copy()

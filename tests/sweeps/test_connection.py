@@ -158,9 +158,6 @@ def test_what_is_no_address_is_refused_and_not_ignored(address, tmp_path):
     refused_line(words, "sweep", grid, "--out", tmp_path / "runs", "--dask", address)
 
 
-# ---- the rules, with a client that does as it is told --------------------------------------------------------------
-
-
 class Scripted:
     """A client's connection whose state, answers and time are set by the test."""
 

@@ -129,9 +129,6 @@ def test_ctrl_c_stops_a_sweep_at_once(tmp_path):
     assert len(list((tmp_path / "runs").glob("*/record.json"))) < 24
 
 
-# ---- what can go wrong --------------------------------------------------------------------------------------
-
-
 SMALL = {"dim": [3], "context": [6], "families": ["gdpp"], "layers": [1], "sequences": 1000}
 
 

@@ -113,9 +113,6 @@ def test_a_run_that_another_process_finished_is_kept(tmp_path):
     assert sorted(path.name for path in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
 
 
-# ---- what can be wrong with a folder ------------------------------------------------------------------------
-
-
 def test_a_folder_that_is_a_file(tmp_path):
     place = tmp_path / "runs"
     place.write_text("")
@@ -190,9 +187,6 @@ def test_the_journal_of_a_finished_run_is_removed(done, tmp_path):
     assert sorted(path.name for path in done.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
 
 
-# ---- what can be wrong with a journal -----------------------------------------------------------------------
-
-
 @each(
     {"names": None},
     {"names": ["a", "b"]},
@@ -237,9 +231,6 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", real)
     found = train(SMALL, "diag", 1, **HOW, out=runs)
     assert found.history == train(SMALL, "diag", 1, **HOW).history
-
-
-# ---- runs that check themselves -----------------------------------------------------------------------------
 
 
 @pytest.fixture

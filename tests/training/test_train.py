@@ -40,9 +40,6 @@ def test_seven_layers_without_noise():
     assert all(b < a for a, b in itertools.pairwise(losses))
 
 
-# ---- objective ----------------------------------------------------------------------------------------------
-
-
 def test_damping_is_continuous_and_smooth():
     losses = np.array([0.0, 1.0, 10.0, 10.0 + 1e-6, 1e3, 1e300])
     found = damped(losses, 10.0)
@@ -119,9 +116,6 @@ def test_the_query_gradient_is_that_of_the_query_loss():
     assert value > 0
 
 
-# ---- optimisers ---------------------------------------------------------------------------------------------
-
-
 def test_soap_descends_where_the_good_directions_are_not_along_the_entries():
     """A quadratic in a matrix with condition 10^4 in a random basis, rows and columns alike."""
     rng = np.random.default_rng(0)
@@ -149,9 +143,6 @@ def test_along_entries_soap_is_adam():
         point.grad = point * torch.tensor([1.0, 30.0])
         adam.step()
     np.testing.assert_allclose(state.point, point.numpy(), rtol=1e-9)
-
-
-# ---- training as a whole ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -267,9 +258,6 @@ def test_a_custom_family_is_a_small_class(tmp_path):
     diag = train(SMALL, "diag", 1, protocol=QUICK, sequences=20_000)
     assert found.loss == pytest.approx(diag.loss, rel=0.02)
     assert isinstance(Training.load(found.folder).model.family, Halves)
-
-
-# ---- problems that nobody tuned for -------------------------------------------------------------------------
 
 
 @pytest.mark.long

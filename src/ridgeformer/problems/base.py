@@ -95,8 +95,6 @@ class BaseProblem(Value, ABC):
     has_known_laws: bool = False
     has_oracle: bool = True
 
-    # ---- what it is -------------------------------------------------------------------------------------
-
     @property
     def prior(self) -> Prior:
         """The Gaussian law of tasks that ridge predictors assume; N(0, I) where the problem does not say."""
@@ -131,8 +129,6 @@ class BaseProblem(Value, ABC):
     def differences(self) -> str:
         """Say in which respects a built-in problem is not isotropic; nothing of other problems."""
         return ""
-
-    # ---- other problems ---------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Self:
         """Return a problem of the same class that differs in some arguments.
@@ -211,8 +207,6 @@ class BaseProblem(Value, ABC):
         """
         return dtype
 
-    # ---- what is best on it -----------------------------------------------------------------------------
-
     def oracle(self, drawn: Sequences | Draw | Moments) -> Float | None:
         """Return the best weights when the noise levels are known, E[w | context, noise levels].
 
@@ -227,8 +221,6 @@ class BaseProblem(Value, ABC):
     def best_predictor(self) -> Any:
         """Return the predictor of least expected loss, whose loss is the floor; None where it is not known."""
         return None
-
-    # ---- sequences --------------------------------------------------------------------------------------
 
     @keywords()
     def moments(

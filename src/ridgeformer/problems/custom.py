@@ -122,8 +122,6 @@ class CustomProblem(BaseProblem):
         """See `BaseProblem.race_precision`."""
         return np.float64
 
-    # ---- sequences --------------------------------------------------------------------------------------
-
     @cached_property
     def __bank(self) -> Bank:
         self._check_setup()
@@ -185,8 +183,6 @@ class CustomProblem(BaseProblem):
             rule = "the same random numbers must give the same sequences"
             received = f"{kind_of(self)} whose draw gives others every time"
             refuse(rule, received, "Use the given rng, and no other random numbers.")
-
-    # ---- text and identity ------------------------------------------------------------------------------
 
     def __new__(cls, *args: Any, **keywords: Any) -> CustomProblem:
         """Remember the arguments: together with the class they are what the problem is."""

@@ -88,8 +88,6 @@ class VaryingDimension(BuiltIn):
         self.lengths = Lengths(sorted({n for cell in self.cells for n in cell.lengths.values.tolist()}))
         self.signal = float(np.mean([cell.signal for cell in self.cells]))
 
-    # ---- what it is -------------------------------------------------------------------------------------
-
     def cell(self, dim: int) -> Problem:
         """Return the problem at one of the dimensions.
 
@@ -141,8 +139,6 @@ class VaryingDimension(BuiltIn):
         context = f"n is one of the numbers {self.rule}, each with the same probability given d."
         return {"dimension": several, **words, "context": context}
 
-    # ---- what is best on it -----------------------------------------------------------------------------
-
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
         moments = drawn if isinstance(drawn, Moments) else drawn.moments
@@ -189,8 +185,6 @@ class VaryingDimension(BuiltIn):
         """F, the harmonic mean of the floors of all cells; each dimension counts the same."""
         inverse = [np.mean(1 / self._floor_at(cell.dim, cell.lengths.values.astype(float))) for cell in self.cells]
         return float(1 / np.mean(inverse))
-
-    # ---- sequences --------------------------------------------------------------------------------------
 
     def _blocks(self, key: Key, count: int, first: int, ask: Ask) -> Iterator[tuple[slice, Draw]]:
         """Draw the sequences of each dimension among numbers `first` to `first + count`, and say where they belong.

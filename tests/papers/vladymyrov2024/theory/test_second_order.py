@@ -77,9 +77,6 @@ def test_the_image_of_an_interval(least, ratio, gamma):
     assert float(found.largest) == pytest.approx(size, rel=1e-4)
 
 
-# ---- the methods it is compared with ----------------------------------------------------------------------
-
-
 def brute(kappa, epsilon, update, size=200):
     """Steps until the largest |e| on a fine spectrum is at most epsilon, and stays there."""
     s = np.geomspace(1, kappa, size)
@@ -118,9 +115,6 @@ def test_no_plan_beats_the_bound_of_all_gdpp_models(kappa, epsilon):
     )
 
 
-# ---- counts and growth ------------------------------------------------------------------------------------
-
-
 def test_growth_has_the_predicted_slopes():
     limits = {"GD++, paper": 1 / math.log(9 / 4), "GD++, balanced": 1 / math.log(27 / 4)}
     limits |= {"Newton (Schulz)": 1 / math.log(2), "GD++, lower bound": 0.5 / math.log(3)}
@@ -128,9 +122,6 @@ def test_growth_has_the_predicted_slopes():
         fit = needed.growth(needed.counts(count))
         assert fit.kappa == pytest.approx(limits[name], abs=0.01), name
         assert fit.farthest < 1
-
-
-# ---- bad input, and the command line ----------------------------------------------------------------------
 
 
 def test_the_picture_shows_the_layers_needed():

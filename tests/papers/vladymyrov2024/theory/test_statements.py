@@ -18,9 +18,6 @@ from support import draw
 SHAPE = {"dim": st.integers(1, 5), "context": st.integers(1, 9), "layers": st.integers(1, 6)}
 
 
-# ---- checks ---------------------------------------------------------------------------------------------
-
-
 def test_a_check_passes_within_its_bound_only():
     assert Bound("b", 1.0, 1.0).passed
     assert not Bound("b", 1.1, 1.0).passed
@@ -43,12 +40,6 @@ def test_relative_error_by_hand():
     assert relative_error([[0.5, 0.0], [100.0, 0.0]], [[1.0, 0.0], [100.0, 0.0]], apart=1) == 0.5
     assert relative_error([[0.5, 0.0], [100.0, 0.0]], [[1.0, 0.0], [100.0, 0.0]]) == 0.005
     assert relative_error([np.nan], [1.0]) == relative_error([1.0], [np.inf]) == relative_error([1.0], 1.0) == np.inf
-
-
-# ---- every layer keeps a linear model -------------------------------------------------------------------
-
-
-# ---- momentum -------------------------------------------------------------------------------------------
 
 
 @given(seed=st.integers(0, 99), heads=st.integers(1, 3), **SHAPE)
@@ -74,9 +65,6 @@ def test_the_terms_of_one_layer_by_hand():
     np.testing.assert_allclose(found.states.u.ravel(), [0, 0.01 * 6])
 
 
-# ---- step size ------------------------------------------------------------------------------------------
-
-
 def test_the_documentation_has_the_numbers_that_are_measured():
     """The row of ratios, and the words about the least of them, the power and the far case."""
     text = (Path(__file__).parents[4] / "docs" / "papers" / "vladymyrov2024" / "theory.md").read_text()
@@ -86,9 +74,6 @@ def test_the_documentation_has_the_numbers_that_are_measured():
     assert f"{ratios.facts['sigma 20']:.3g}" == "1.06"
     assert f"It falls as sigma^{power.facts['order']:.2f} to its limit" in text
     assert f"the dropped part over the kept one is {far.error:.1g}" in " ".join(text.split())
-
-
-# ---- verify ---------------------------------------------------------------------------------------------
 
 
 def test_verify_runs_what_is_asked_in_order():
@@ -104,9 +89,6 @@ def test_verify_runs_what_is_asked_in_order():
 
 def failing(checks):
     return [check.what for check in checks if not check.passed]
-
-
-# ---- no quadratic ---------------------------------------------------------------------------------------
 
 
 def test_largest_square_is_the_best_regression():
@@ -130,9 +112,6 @@ def test_the_length_for_a_tenth_by_simulation():
     assert quadratic.context_for(2, cosine=0.2) == pytest.approx(quadratic.context_for(2) / 4, abs=1)
 
 
-# ---- heads ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_a_second_head_gains():
     found = heads.second_head(Problem(noise="categorical(1,3)"))
@@ -144,9 +123,6 @@ def test_a_second_head_gains():
 @pytest.mark.long
 def test_everything_holds():
     assert not failing(verify(seed=1))
-
-
-# ---- GD++ and the noise ---------------------------------------------------------------------------------
 
 
 def test_the_risk_of_one_layer_by_hand():
@@ -175,9 +151,6 @@ def test_one_rescaling_layer_is_enough_to_beat_constrr():
     assert found.difference("gdpp", "const")[0] > 0
     gain, error = found.difference("const", "rescaled")
     assert gain > 10 * error
-
-
-# ---- the command ----------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_a_table_and_json(call, monkeypatch):
