@@ -1,5 +1,6 @@
 """The scripts in examples/ run as they are, quickly, and are as short as examples should be."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def check_experiment(folder):
     """One row for each of three families, depths and seeds; five lengths of four predictors; figures that are PDFs."""
     runs, losses = ((folder / f"{name}.csv").read_text().splitlines() for name in ("depth", "context"))
     assert (len(runs), len(losses)) == (1 + 18, 1 + 20)
-    rows = [dict(zip(losses[0].split(","), line.split(","), strict=True)) for line in losses[1:]]
+    rows = list(csv.DictReader(losses))
     assert {row["context"] for row in rows} == {"5", "10", "20", "40", "60"}
     assert all(float(row["floor"]) <= 1.02 * float(row["loss"]) for row in rows)
     for name in ("depth", "context"):
