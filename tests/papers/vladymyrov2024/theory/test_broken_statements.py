@@ -123,7 +123,7 @@ BREAKS = [
 
 
 def statement_of(target):
-    return pkgutil.resolve_name(f"{theory.__name__}.{re.split('[.:]', target)[0]}")
+    return pkgutil.resolve_name(f"{theory.__package__}.{re.split('[.:]', target)[0]}")
 
 
 @pytest.mark.parametrize(("target", "wrong", "begin"), [(target, wrong, begin) for target, wrong, *begin in BREAKS])
@@ -131,7 +131,7 @@ def statement_of(target):
 def test_a_broken_statement_is_seen(target, wrong, begin, monkeypatch):
     if "train" not in target:
         monkeypatch.setattr(heads, "second_head", gains)
-    path = target.partition(": ")[2] or f"{theory.__name__}.{target}"
+    path = target.partition(": ")[2] or f"{theory.__package__}.{target}"
     monkeypatch.setattr(path, wrong(pkgutil.resolve_name(path)))
     for claim in statement_of(target).check():
         assert claim.passed != claim.what.startswith(tuple(begin)), claim
