@@ -342,7 +342,7 @@ class Described(Written, ABC):
 
     @classmethod
     def _made(cls, node: ast.expr, lists: list[Any]) -> Any:
-        """What a part of a syntax tree stands for: a law, or an argument."""
+        """The law or argument that a part of a syntax tree stands for."""
         if isinstance(node, ast.Subscript):
             return lists[ast.literal_eval(node.slice)]
         if not isinstance(node, ast.Call):

@@ -322,7 +322,7 @@ class BaseProblem(Value, ABC):
         return self._evaluated(kernel, self._moments(key, count, first, ask), ask)
 
     def _goal(self, ask: Ask) -> Target:
-        """What a model is compared with."""
+        """The weights that a model is compared with."""
         return ask.target or ("ridge" if self.has_ridge_oracle else "task")
 
     def _evaluated(self, kernel: Kernel, draw: Draw, ask: Ask) -> Evaluation:

@@ -278,7 +278,7 @@ class Runs(Table, Sequence[Training]):
 
 
 def _asked(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a run was asked for, but for the seed."""
+    """The settings of a run, without its seed."""
     return tuple(row[name] for name in ("family", "layers", "heads", "problem", "protocol"))
 
 

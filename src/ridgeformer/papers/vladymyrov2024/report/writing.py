@@ -60,7 +60,7 @@ def _repository() -> str:
 
 
 def _verdict(cell: Any) -> str:
-    """What a cell falls short of, or how it compares with the paper's number."""
+    """The check that a cell fails, or its comparison with the paper's number."""
     if len(cell.faults):
         return "fails a check: " + "; ".join(cell.faults)
     below = cell.loss < cell.paper - 2 * cell.paper_error - cell.rounding
