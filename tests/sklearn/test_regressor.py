@@ -504,8 +504,7 @@ def test_a_predictor_that_breaks_is_refused():
 
 
 X, Y = data()
-HOLE = X.copy()
-HOLE[3, 1] = np.nan
+HOLE = np.where(X.max() == X, np.nan, X)
 
 
 test_bad_data = refusals(
@@ -521,6 +520,7 @@ test_bad_data = refusals(
     ((X, Y, "x"), "sample_weight must hold real numbers; got"),
     ((X, Y, np.ones(19)), "sample_weight must have one weight for each row; got shape (19,)"),
     ((1e200 * X, Y), "the squares of X and y must be finite; got larger values"),
+    ((X, 1e-160 * Y), "every column of X and y must reach 1e-140 or be 0"),
     by=lambda arguments: InContextRegressor().fit(*arguments),
     kind=ValueError,
 )

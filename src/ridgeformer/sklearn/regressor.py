@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 Calibrated = Callable[[Array], Array]  # translates probabilities to those of the posterior
 LEAST_CALIBRATED = 10  # rows
 ONE_ROW = 1e-9  # examples that are left of one row, with rounding, when its mean is known
+SMALLEST = 1e-140  # whose square is far from the smallest float
 
 
 class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -320,6 +321,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             sums = rows.sums(precision)
         if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
             refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
+        largest = np.append(np.abs(rows.x).max(0), np.abs(rows.y).max(0))
+        if ((largest > 0) & (largest < SMALLEST)).any():
+            rule = f"every column of X and y must reach {SMALLEST:g} or be 0, because its squares are summed"
+            refuse(rule, f"{largest[largest > 0].min():.3g} at most", "Multiply the column by a large number.")
         return sums
 
     def _is_student(self) -> bool:
