@@ -128,12 +128,12 @@ HEIGHTS = """(picture) => [...document.querySelectorAll(`${picture} g[aria-label
     Math.min(...path.getAttribute('d').match(/-?[\\d.]+(?:e-?\\d+)?/g).map(Number).filter((_, i) => i % 2)))"""
 
 
-@each((3, "#parabola"), (6, "#levels"), (10, "#profile"))
+@each((3, "#parabola"), (10, "#profile"))
 def test_lines_leave_the_frame(number, picture, visit):
     """They are cut off above the upper edge, at 30, and not bent along it."""
     tab = visit(f"view=chapter-{number}")
     tab.locator(f"{picture} g[aria-label=line]").first.wait_for()
-    name, value = {3: ("chapter-sigma", 3), 6: ("penalty", 25), 10: ("chapter-level", 8)}[number]
+    name, value = {3: ("chapter-sigma", 3), 10: ("chapter-level", 8)}[number]
     move(tab, name, value)
     tab.wait_for_function(f"({HEIGHTS})('{picture}').some((height) => height < 29)")
     assert tab.locator(f"{picture} g[aria-label=line]").first.get_attribute("clip-path")
